@@ -1,0 +1,51 @@
+"""Checks of what a caller hands to the library; each failure is one sentence that says what to do."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+
+
+def check_at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}.")
+
+
+def check_positive(name: str, value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name} must be positive and finite, got {value}.")
+
+
+def check_features(x: Tensor, width: int, training: bool) -> None:
+    """Raise unless x is a finite floating-point [B, width] tensor.
+
+    Finiteness is not checked while training on an accelerator, where reading the answer would stall the
+    device and break graph capture; there the training loop watches the loss.
+    """
+    if x.ndim != 2 or x.shape[1] != width:
+        raise ValueError(f"features have shape {list(x.shape)}; this head takes [batch, {width}].")
+    if not x.is_floating_point():
+        raise ValueError(f"features are {x.dtype}; convert them to a floating-point type.")
+    if torch.compiler.is_compiling() or (x.is_cuda and (training or torch.cuda.is_current_stream_capturing())):
+        return
+    if not bool(x.isfinite().all()):
+        bad = int((~x.isfinite()).any(1).sum())
+        raise ValueError(f"{bad} of {len(x)} feature vectors hold NaN or infinity; check the backbone and its input.")
+
+
+def check_labels(y: Tensor, samples: int, num_classes: int) -> None:
+    """Raise unless y holds `samples` int64 labels; their range is read on the CPU only, as in `check_features`."""
+    if y.dtype != torch.int64:
+        raise ValueError(f"labels are {y.dtype}; convert them to torch.int64.")
+    if y.shape != (samples,):
+        raise ValueError(f"labels have shape {list(y.shape)}; {samples} samples need [{samples}].")
+    if y.is_cuda or torch.compiler.is_compiling() or samples == 0:
+        return
+    low, high = int(y.min()), int(y.max())
+    if low < 0 or high >= num_classes:
+        raise ValueError(f"labels run from {low} to {high}; {num_classes} classes need labels 0 to {num_classes - 1}.")

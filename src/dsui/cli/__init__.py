@@ -1,0 +1,44 @@
+"""The command line: one file per command, one place that turns errors into sentences."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from dsui import __version__
+from dsui.cli.demo import demo
+from dsui.errors import DsuiError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Know when an image classifier should not be trusted.\n\nExample: dsui demo",
+)
+app.command()(demo)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dsui {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    del version
+
+
+def main() -> None:
+    """Run a command; a mistake the user can mend is one sentence and exit status 1, wrong usage exit status 2."""
+    try:
+        app()
+    except (DsuiError, ValueError) as mistake:
+        Console(stderr=True).print(f"dsui: {mistake}", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)

@@ -1,0 +1,57 @@
+"""Patches of the two photographs that scikit-learn carries: real images that are not digits.
+
+A patch is a random square crop of 32 to 128 pixels, averaged down to the wanted side.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.datasets import load_sample_images
+from torch import Tensor
+
+from dsui.data.dataset import MemorySet
+from dsui.data.published import Published, Split
+
+SMALLEST_CROP, LARGEST_CROP = 32, 128
+SET_IMAGES, SET_SIDE, SET_SEED = 1500, 32, 0
+LUMA = (0.299, 0.587, 0.114)
+
+
+def photo_patches(count: int, side: int, seed: int) -> Tensor:
+    """[count, 1, side, side] grey patches in [0, 1]."""
+    photos = [np.tensordot(photo / 255, LUMA, axes=1)[None] for photo in load_sample_images().images]
+    return _patches([torch.from_numpy(photo).float() for photo in photos], count, side, seed)
+
+
+def photo_set() -> MemorySet:
+    """1,500 colour patches, 8-bit [1500, 3, 32, 32], always the same; all of the one class "photo"."""
+    photos = [torch.from_numpy(photo.transpose(2, 0, 1) / 255).float() for photo in load_sample_images().images]
+    pixels = (_patches(photos, SET_IMAGES, SET_SIDE, SET_SEED) * 255).round().to(torch.uint8)
+    return MemorySet("photos", ("photo",), pixels, torch.zeros(SET_IMAGES, dtype=torch.int64))
+
+
+def _patches(photos: list[Tensor], count: int, side: int, seed: int) -> Tensor:
+    """[count, channels, side, side] from photographs [channels, height, width]."""
+    rng = np.random.default_rng(seed)
+    patches = []
+    for _ in range(count):
+        photo = photos[rng.integers(len(photos))]
+        crop = int(rng.integers(SMALLEST_CROP, LARGEST_CROP + 1))
+        top, left = (int(rng.integers(extent - crop + 1)) for extent in photo.shape[1:])
+        patch = photo[:, top : top + crop, left : left + crop]
+        # Channel by channel: for several, torch wakes its threads, which on a busy machine takes longer than the work.
+        patches.append(torch.cat([F.adaptive_avg_pool2d(channel[None], side) for channel in patch]))
+    return torch.stack(patches)
+
+
+PHOTOS = Published(
+    name="photos",
+    load=lambda _root, _split: photo_set(),
+    classes=1,
+    shape=(3, SET_SIDE, SET_SIDE),
+    splits={"test": Split(SET_IMAGES, (0.4195, 0.4338, 0.3860))},  # means: measured
+    page="https://scikit-learn.org/stable/datasets/loading_other_datasets.html",
+    licence="CC BY 2.0",
+)

@@ -1,0 +1,273 @@
+"""The MoGMM-FC layer: a classifier whose class weights are the means of per-class Gaussian mixtures.
+
+    z        = sqrt(M) h / |h|,  h = batch norm of the features                   project=True, else z = x
+    GMM_i(z) = sum_j eta_ij N(z; mu_ij, diag b_ij)                                b = exp(b~), eta = softmax(eta~)
+    MoGMM(z) = sum_i omega_i GMM_i(z)                                             omega: class frequencies
+    y_i      = s W_i z,  W_i = sum_j eta_ij mu_ij                                 the tied classifier
+    l_i      = ln omega_i + logsumexp_j (ln eta_ij + ln N_ij(z) / tau)            tempered class scores
+
+(Xie et al., DS-UI, equations 1 and 2.) Three things are not in the paper, and each can be switched off:
+the projection (`dsui.projection`); the learned logit scale s, without which the means cannot live at the
+scale of the features; and the temperature tau, without which class scores differ by O(M) nats and their
+posterior is 0 or 1. softmax(l) is therefore a tempered posterior; `log_joint` is the untempered density.
+
+The variational reading: with mu_ij ~ q = N(a_ij, b_ij) the expected log-likelihood of a component is
+E_q ln N(z; mu, b) = ln N(z; a, b) - M/2, so plugging in the means is exact up to a constant.
+The marginal of z is N(a, 2b); `marginal=True` scores with that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dsui import em
+from dsui.checks import check_at_least, check_choice, check_features, check_labels, check_positive
+from dsui.density import (
+    Precision,
+    divergence_from_standard_normal,
+    gaussian_log_prob,
+    mixture_log_prob,
+    mixture_mean,
+    product,
+)
+from dsui.projection import SphereProjection
+
+if TYPE_CHECKING:
+    from dsui.released import ReleasedHead
+
+Regularizer = Literal["reg", "reg-paper", "kl"]
+PRECISIONS: tuple[Precision, ...] = ("fast", "exact")
+REGULARIZERS: tuple[Regularizer, ...] = ("reg", "reg-paper", "kl")
+
+MEANS_AT_START = 0.1
+"""Deviation of the random means, small beside the features' 1: from 1 the same nets lose two points of accuracy."""
+SCALE_AT_START = 16.0
+"""The logit scale starts at 16 / M: a feature on a class weight of its own length then has logit 16."""
+SMALLEST_WEIGHT = 1e-6
+"""A component that explains nothing after EM keeps this weight, so that its logit stays finite."""
+
+
+class HeadOutput(NamedTuple):
+    """What the head knows of a batch; the two densities are float64 where `precision` is exact."""
+
+    logits: Tensor
+    """[B, C] y_i = s W_i z, the classifier stream."""
+    log_joint: Tensor
+    """[B, C] ln omega_i + ln GMM_i(z), untempered."""
+    class_scores: Tensor
+    """[B, C] l_i, tempered inside the mixture."""
+    features: Tensor
+    """[B, M] z."""
+    norm: Tensor
+    """[B] |h|, what the projection drops."""
+
+
+class MoGMMHead(nn.Module):
+    """Replaces a classifier's last linear layer; every method takes raw features [B, in_features].
+
+    `temperature` None means max(1, M / 64). `precision` holds in training mode; in evaluation mode it is
+    `evaluation_precision`, to be set to "fast" for a device without float64 units.
+    `covariance` knows "diagonal", as in the paper.
+    """
+
+    mixing_logits: Tensor
+    class_prior: Tensor
+    temperature: Tensor
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        components: int = 8,
+        project: bool = True,
+        logit_scale: Literal["learned"] | None = "learned",
+        temperature: float | None = None,
+        variance_floor: float = 1e-3,
+        covariance: Literal["diagonal"] = "diagonal",
+        precision: Precision = "fast",
+        evaluation_precision: Precision = "exact",
+        marginal: bool = False,
+    ) -> None:
+        super().__init__()
+        temperature = max(1.0, in_features / 64) if temperature is None else temperature
+        check_at_least("in_features", in_features, 1)
+        check_at_least("num_classes", num_classes, 2)
+        check_at_least("components", components, 1)
+        check_positive("temperature", temperature)
+        check_positive("variance_floor", variance_floor)
+        check_choice("logit_scale", logit_scale, ("learned", None))
+        check_choice("covariance", covariance, ("diagonal",))
+        check_choice("precision", precision, PRECISIONS)
+        check_choice("evaluation_precision", evaluation_precision, PRECISIONS)
+        self.in_features, self.num_classes, self.components = in_features, num_classes, components
+        self.variance_floor, self.marginal = variance_floor, marginal
+        self.precision, self.evaluation_precision = precision, evaluation_precision
+        self.projection = SphereProjection(in_features) if project else None
+        shape = (num_classes, components, in_features)
+        self.means = nn.Parameter(MEANS_AT_START * torch.randn(shape))
+        self.log_variances = nn.Parameter(torch.zeros(shape))
+        self.mixing_logits = nn.Parameter(torch.zeros(shape[:2]))
+        start = torch.tensor(math.log(SCALE_AT_START / in_features))
+        self.log_logit_scale = nn.Parameter(start) if logit_scale == "learned" else None
+        self.register_buffer("class_prior", torch.full((num_classes,), 1 / num_classes))
+        self.register_buffer("temperature", torch.tensor(float(temperature)))
+
+    @classmethod
+    def released(cls, in_features: int, num_classes: int, components: int = 1) -> ReleasedHead:
+        """The layer of the authors' public code, its quirks included; see `dsui.released`."""
+        from dsui.released import ReleasedHead
+
+        return ReleasedHead(in_features, num_classes, components)
+
+    @property
+    def mixing_weights(self) -> Tensor:
+        """[C, K] eta = softmax(eta~)."""
+        return self.mixing_logits.softmax(1)
+
+    @property
+    def variances(self) -> Tensor:
+        """[C, K, M] b = exp(b~), at least the floor."""
+        return self.log_variances.exp().clamp(min=self.variance_floor)
+
+    @property
+    def class_weights(self) -> Tensor:
+        """[C, M] W_i = sum_j eta_ij mu_ij."""
+        return mixture_mean(self.means, self.mixing_weights)
+
+    @property
+    def logit_scale(self) -> Tensor | float:
+        """s, positive; 1 for the paper's plain tie."""
+        return 1.0 if self.log_logit_scale is None else self.log_logit_scale.exp()
+
+    def forward(self, x: Tensor) -> HeadOutput:
+        z, norm = self._project(x, update=self.training)
+        features = z.to(self.means.dtype)
+        components = self._component_log_prob(z)
+        log_prior, log_mixing = self.class_prior.log(), self.mixing_logits.log_softmax(1)
+        return HeadOutput(
+            logits=self.logit_scale * product(features, self.class_weights),
+            log_joint=log_prior + mixture_log_prob(components, log_mixing),
+            class_scores=log_prior + mixture_log_prob(components, log_mixing, self.temperature),
+            features=features,
+            norm=norm.to(self.means.dtype),
+        )
+
+    def project(self, x: Tensor) -> Tensor:
+        """Raw features to z, as `forward` sees them, without moving the running statistics."""
+        return self._project(x)[0].to(self.means.dtype)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """[B] ln MoGMM(z) = logsumexp_i log_joint_i."""
+        mixtures = mixture_log_prob(self.component_log_prob(x), self.mixing_logits.log_softmax(1))
+        return torch.logsumexp(self.class_prior.log() + mixtures, 1)
+
+    def component_log_prob(self, x: Tensor) -> Tensor:
+        """[B, C, K] ln N(z; mu_ij, diag b_ij)."""
+        return self._component_log_prob(self._project(x)[0])
+
+    def regularizer(self, kind: Regularizer = "reg") -> Tensor:
+        """Proposition 1: sum_i w*_i { sum_j eta_ij ln(K eta_ij) + sum_j eta*_ij / 2 sum_m (b + a^2 - ln b - 1) }.
+
+        "reg": w* = omega and eta* = eta, both detached, because a gradient through eta* collapses each mixture
+        onto one component. "reg-paper": eta* with its gradient, as printed. "kl": w* = eta* = 1, the plain
+        Kullback-Leibler divergence to a standard normal and a uniform categorical prior.
+        It sees b = exp(b~) without the floor, so that -ln b lifts a variance that fell through it.
+        """
+        check_choice("regularizer", kind, REGULARIZERS)
+        log_mixing = self.mixing_logits.log_softmax(1)
+        mixing = log_mixing.exp()
+        gaussians = divergence_from_standard_normal(self.means, self.log_variances)
+        categorical = (mixing * (log_mixing + math.log(self.components))).sum(1)
+        if kind == "kl":
+            return categorical.sum() + gaussians.sum()
+        multiplier = mixing if kind == "reg-paper" else mixing.detach()
+        return (self.class_prior * (categorical + (multiplier * gaussians).sum(1))).sum()
+
+    @torch.no_grad()
+    def set_class_prior(self, counts: Tensor | Sequence[float]) -> None:
+        """omega from class counts, or any positive weights."""
+        counts = torch.as_tensor(counts, dtype=torch.float64)
+        if counts.shape != (self.num_classes,):
+            raise ValueError(f"class counts have shape {list(counts.shape)}; this head has {self.num_classes} classes.")
+        if not bool((counts > 0).all() and counts.isfinite().all()):
+            raise ValueError("class counts must be positive and finite; leave out classes without a training sample.")
+        self.class_prior.copy_(counts / counts.sum())
+
+    @torch.no_grad()
+    def initialize(self, x: Tensor, y: Tensor, generator: torch.Generator | None = None) -> None:
+        """Start every class's mixture from its own features: k-means++ and EM (`dsui.em`).
+
+        Features are projected as by `project`: with the statistics of x itself in training mode, with the
+        running ones in evaluation mode. Without a generator the same data give the same start.
+        """
+        samples = self._class_samples(x, y)
+        self._adopt(em.fit(samples, self.components, self.variance_floor, generator or _fixed_generator()))
+
+    @torch.no_grad()
+    def refit(self, x: Tensor, y: Tensor) -> None:
+        """Maximum likelihood after training: EM from the present mixtures to convergence.
+
+        The class weights are tied to the means, so the classifier moves with them.
+        """
+        samples = self._class_samples(x, y)
+        present = em.Mixtures(self.mixing_weights.double(), self.means.double(), self.variances.double())
+        self._adopt(em.maximise(samples, present, self.variance_floor, _fixed_generator()))
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, num_classes={self.num_classes}, components={self.components}, "
+            f"temperature={float(self.temperature):g}"
+        )
+
+    @property
+    def _active_precision(self) -> Precision:
+        return self.precision if self.training else self.evaluation_precision
+
+    def _project(self, x: Tensor, update: bool = False) -> tuple[Tensor, Tensor]:
+        """z and |h|, in float64 where densities are exact; by batch statistics in training mode."""
+        check_features(x, self.in_features, self.training)
+        exact = self._active_precision == "exact"
+        x = x.to(torch.float64 if exact else torch.promote_types(self.means.dtype, torch.float32))
+        if self.projection is None:
+            return x, torch.linalg.vector_norm(x, dim=1)
+        return self.projection.project(x, batch_statistics=self.training, update=update)
+
+    def _component_log_prob(self, z: Tensor) -> Tensor:
+        widening = math.log(2) if self.marginal else 0.0
+        log_variances = self.log_variances + widening if self.marginal else self.log_variances
+        floor = math.log(self.variance_floor) + widening
+        return gaussian_log_prob(z, self.means, log_variances, self._active_precision, floor)
+
+    def _class_samples(self, x: Tensor, y: Tensor) -> em.ClassSamples:
+        check_features(x, self.in_features, training=False)
+        check_labels(y.cpu(), len(x), self.num_classes)
+        counts = torch.bincount(y, minlength=self.num_classes)
+        fewest = int(counts.argmin())
+        if counts[fewest] < 2:
+            raise ValueError(
+                f"class {fewest} has {int(counts[fewest])} samples; a mixture needs at least two of every class."
+            )
+        return em.ClassSamples(self._project(x)[0], y, self.num_classes)
+
+    def _adopt(self, mixtures: em.Mixtures) -> None:
+        self.means.copy_(mixtures.means)
+        self.log_variances.copy_(mixtures.variances.log())
+        self.mixing_logits.copy_(mixtures.weights.clamp(min=SMALLEST_WEIGHT).log())
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        found = state_dict.get(f"{prefix}means", self.means).shape
+        if found != self.means.shape:
+            raise ValueError(
+                f"the state dict holds means of shape {list(found)} and this head has {list(self.means.shape)} "
+                "(classes, components, features); build the head to match."
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _fixed_generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)

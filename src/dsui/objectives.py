@@ -1,0 +1,136 @@
+"""The dual-supervised objectives: pull each feature to its own class's mixture, push it from the others.
+
+With y the logits, l the tempered class scores, t the label, q = softmax(l) and means over the batch:
+
+    bounded     CE(y) + softplus(ln rho + logsumexp_{i != t} l_i - l_t) + gamma Reg
+    posterior   CE(y) + rho - (1 + rho) q_t + gamma Reg
+    sgvb        CE(y) - l_t + gamma Reg
+    literal     CE(y) - ln(w_t GMM_t) + rho sum_{i != t} ln(w_i GMM_i) + gamma Reg
+    released    CE(y) + rho - (1 + rho) q'_t + gamma R,  q' = softmax(ln w_i + ln(g_i + 1e-8))
+
+`bounded` is the push against the pull: never negative, the cross-entropy of l at rho = 1, a margin of
+ln rho otherwise, and zero at rho = 0, so "no push" is `sgvb`. `literal` is the printed loss (equation 10).
+It has no minimum: for rho > 1 / (C - 1) moving a mean away from everything lowers it without end, so it
+stops with a DivergenceError. `released` is what the authors' code minimises: g_i lacks the factor
+(2 pi)^(-M/2), and R = -1/2 sum_i w_i sum_k eta_ik sum(block k of b~_i), where for K > 1 block k is not
+component k but the k-th run of M values of b~_i in [M, K] order. Floor and mixture are computed
+in log space, where the authors' float32 exponential underflows to zero gradient.
+
+Every row of the paper's ablation (Table 1) is a choice here: K is the head's `components`; without push
+`sgvb`; Reg, the plain KL or neither by `regularizer`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dsui.checks import check_choice, check_labels
+from dsui.density import LN_2PI
+from dsui.errors import DivergenceError
+from dsui.head import REGULARIZERS, HeadOutput, MoGMMHead, Regularizer
+
+Objective = Literal["bounded", "posterior", "sgvb", "literal", "released"]
+
+PAPER_RHO = 4.0
+LOG_FLOOR = math.log(1e-8)
+DIVERGED = 100.0
+"""`literal` has diverged when the mean log-density of the other classes passes -100 nats per feature dimension;
+a trained mixture gives some -10."""
+
+
+class DualSupervisedLoss:
+    """`loss(out, y, head)` is the whole objective; `loss.terms` then holds its parts, detached.
+
+    rho defaults to 1, for `literal` to the paper's 4. `regularizer` None leaves Reg out.
+    terms: "cross_entropy", "dual" (the objective's own part) and, where there is one, "regularizer" (without gamma).
+    """
+
+    def __init__(
+        self,
+        objective: Objective = "bounded",
+        rho: float | None = None,
+        gamma: float = 1e-4,
+        regularizer: Regularizer | None = "reg",
+    ) -> None:
+        check_choice("objective", objective, get_args(Objective))
+        check_choice("regularizer", regularizer, (*REGULARIZERS, None))
+        if rho is None:
+            rho = PAPER_RHO if objective == "literal" else 1.0
+        for name, value in (("rho", rho), ("gamma", gamma)):
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be finite and not negative, got {value}.")
+        self.objective, self.rho, self.gamma, self.regularizer = objective, rho, gamma, regularizer
+        self.terms: dict[str, Tensor] = {}
+
+    def __call__(self, out: HeadOutput, y: Tensor, head: MoGMMHead) -> Tensor:
+        check_labels(y, *out.logits.shape)
+        parts = {"cross_entropy": F.cross_entropy(out.logits, y), "dual": self._dual(out, y, head)}
+        total = parts["cross_entropy"] + parts["dual"]
+        if self.regularizer is not None:
+            released = self.objective == "released"
+            parts["regularizer"] = released_regularizer(head) if released else head.regularizer(self.regularizer)
+            total = total + self.gamma * parts["regularizer"]
+        self.terms = {name: part.detach() for name, part in parts.items()}
+        return total
+
+    def _dual(self, out: HeadOutput, y: Tensor, head: MoGMMHead) -> Tensor:
+        match self.objective:
+            case "bounded":
+                return bounded(out.class_scores, y, self.rho)
+            case "posterior":
+                return posterior(out.class_scores, y, self.rho)
+            case "sgvb":
+                return -own(out.class_scores, y).mean()
+            case "literal":
+                return literal(out.log_joint, y, self.rho, head.in_features)
+            case "released":
+                return posterior(released_scores(out, head), y, self.rho)
+
+
+def own(scores: Tensor, y: Tensor) -> Tensor:
+    """[B] the label's score."""
+    return scores.gather(1, y[:, None])[:, 0]
+
+
+def bounded(class_scores: Tensor, y: Tensor, rho: float) -> Tensor:
+    """mean softplus(ln rho + logsumexp_{i != t} l_i - l_t)."""
+    others = class_scores.scatter(1, y[:, None], -math.inf).logsumexp(1)
+    log_rho = math.log(rho) if rho > 0 else -math.inf
+    return F.softplus(log_rho + others - own(class_scores, y)).mean()
+
+
+def posterior(class_scores: Tensor, y: Tensor, rho: float) -> Tensor:
+    """mean rho - (1 + rho) q_t: the pull -q_t and the push rho (1 - q_t) on posteriors instead of log-densities."""
+    return rho - (1 + rho) * own(class_scores.softmax(1), y).mean()
+
+
+def literal(log_joint: Tensor, y: Tensor, rho: float, features: int) -> Tensor:
+    """mean -ln(w_t GMM_t) + rho sum_{i != t} ln(w_i GMM_i); DivergenceError once it has left for minus infinity."""
+    pull = own(log_joint, y)
+    push = log_joint.sum(1) - pull
+    per_dimension = float(push.detach().mean()) / (features * (log_joint.shape[1] - 1))
+    if not per_dimension > -DIVERGED:
+        raise DivergenceError(
+            f"the literal objective diverged: other classes' log-density is {per_dimension:.3g} nats per feature "
+            'dimension. It has no minimum; train with objective="bounded".'
+        )
+    return (rho * push - pull).mean()
+
+
+def released_scores(out: HeadOutput, head: MoGMMHead) -> Tensor:
+    """ln w_i + ln(g_i + 1e-8), g_i = (2 pi)^(M/2) GMM_i(z)."""
+    log_prior = head.class_prior.log()
+    log_g = out.log_joint - log_prior + 0.5 * head.in_features * LN_2PI
+    return log_prior + torch.logaddexp(log_g, log_g.new_tensor(LOG_FLOOR))
+
+
+def released_regularizer(head: MoGMMHead) -> Tensor:
+    """R, the misreading of [M, K, C] storage as [K, M, C] included."""
+    classes, components, size = head.means.shape
+    blocks = head.log_variances.permute(2, 1, 0).reshape(components, size, classes).sum(1)
+    return -0.5 * (head.class_prior * head.mixing_weights.T * blocks).sum()

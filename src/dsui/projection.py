@@ -1,0 +1,49 @@
+"""Features on a sphere: h = batch norm of x without affine, z = sqrt(M) h / |h|.
+
+Foreign images give short features. Left alone they lie nearer to every mean than in-domain features do
+and look dense; on a sphere all features are equally long, and what the sphere drops, |h|, is kept beside it.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+EPSILON = 1e-6
+"""Added to the mean square of h, so that z and its gradient are finite at h = 0."""
+
+
+class SphereProjection(nn.BatchNorm1d):
+    """Batch norm without affine parameters, then a projection to the sphere of radius sqrt(M)."""
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(self, features: int) -> None:
+        super().__init__(features, affine=False)
+
+    def project(self, x: Tensor, batch_statistics: bool, update: bool) -> tuple[Tensor, Tensor]:
+        """z [B, M] and |h| [B], by the batch's own statistics or the running ones; `update` moves the latter."""
+        if batch_statistics and len(x) < 2:
+            raise ValueError(
+                f"a training batch of {len(x)} cannot be normalised; use at least two samples "
+                "(drop the last incomplete batch) or call eval() first."
+            )
+        h = self._normalise(x, batch_statistics, update)
+        z = h * torch.rsqrt(h.square().mean(1, keepdim=True) + EPSILON)
+        return z, torch.linalg.vector_norm(h, dim=1)
+
+    def _normalise(self, x: Tensor, batch_statistics: bool, update: bool) -> Tensor:
+        if batch_statistics and not update:
+            return F.batch_norm(x, None, None, training=True, eps=self.eps)
+        mean, var = self.running_mean.to(x.dtype), self.running_var.to(x.dtype)
+        if not batch_statistics:
+            return F.batch_norm(x, mean, var, eps=self.eps)
+        h = F.batch_norm(x, mean, var, training=True, momentum=self.momentum or 0.0, eps=self.eps)
+        self.num_batches_tracked.add_(1)
+        if mean.dtype != self.running_mean.dtype:
+            self.running_mean.copy_(mean)
+            self.running_var.copy_(var)
+        return h
