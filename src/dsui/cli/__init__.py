@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from dsui import __version__
+from dsui.cli.data import data_app
 from dsui.cli.demo import demo
 from dsui.errors import DsuiError
 
@@ -18,6 +19,7 @@ app = typer.Typer(
     help="Know when an image classifier should not be trusted.\n\nExample: dsui demo",
 )
 app.command()(demo)
+app.add_typer(data_app, name="data")
 
 
 def _show_version(wanted: bool) -> None:

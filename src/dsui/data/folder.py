@@ -1,0 +1,151 @@
+"""A user's own images: `folder:PATH` with PATH/train/CLASS/*.png and PATH/test/CLASS/*.png, any format Pillow reads.
+
+Classes are the folders of train, sorted by name; files are sorted too. Hidden files and files whose ending is no
+image's are passed over. Every image becomes one of `size` x `size` pixels: the shorter side resized with antialiasing,
+then the centre cropped (see `decode`).
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dsui.data.dataset import MemorySet
+from dsui.data.decode import ImageError, dimensions, extensions, picture, pixels, read_all, square
+from dsui.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file left out, and why."""
+
+    file: Path
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class FolderSet:
+    """Images decoded when they are read, so that a set larger than memory can be used; it travels to worker processes.
+
+    `skipped` holds the files left out on request, `absent` the classes of train of which this split has no image.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    labels: Tensor
+    files: tuple[Path, ...]
+    size: int
+    channels: int
+    skipped: tuple[Skipped, ...]
+    absent: tuple[str, ...]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.channels, self.size, self.size
+
+    def read(self, indices: Tensor) -> Tensor:
+        images = [_decode(self.files[index], self.size, self.channels) for index in indices.tolist()]
+        return torch.from_numpy(np.stack(images)) if images else torch.empty((0, *self.shape), dtype=torch.uint8)
+
+    def in_memory(self) -> MemorySet:
+        """Every image decoded once, by all processors."""
+        decode = partial(_decode, size=self.size, channels=self.channels)
+        return MemorySet(self.name, self.classes, read_all(self.files, decode, self.shape), self.labels)
+
+
+def folder_set(path: Path, split: str, size: int = 32, channels: int = 3, skip_bad: bool = False) -> FolderSet:
+    """The images below PATH/`split`. A file whose header is no image's is an error that names it.
+
+    With `skip_bad` every file is decoded once at the start, since only then is a truncated one found in time, and bad
+    files are left out. Without it a truncated file is an error when it is read.
+    """
+    if size < 1 or channels not in {1, 3}:
+        raise DataError(
+            f"Images of {size} pixels and {channels} channels cannot be made; choose a size and 1 or 3 channels."
+        )
+    classes = _class_names(path / "train")
+    found = classes if split == "train" else _class_names(path / split)
+    if unknown := sorted(set(found) - set(classes)):
+        raise DataError(
+            f"{path / split / unknown[0]} has no counterpart in {path / 'train'}; add training images or remove it."
+        )
+    files, labels, skipped = [], [], []
+    for name in found:
+        good, bad = _sift(_image_files(path / split / name), channels, skip_bad)
+        if not good and split == "train":
+            raise DataError(f"{path / split / name} holds no readable image; add images or remove the class.")
+        files += good
+        labels += [classes.index(name)] * len(good)
+        skipped += bad
+    if not files:
+        raise DataError(f"{path / split} holds no readable image; add images below {path / split}/CLASS.")
+    known = torch.tensor(labels, dtype=torch.int64)
+    seen = set(labels)
+    absent = tuple(name for label, name in enumerate(classes) if label not in seen)
+    return FolderSet(f"folder:{path}", classes, known, tuple(files), size, channels, tuple(skipped), absent)
+
+
+def _class_names(folder: Path) -> tuple[str, ...]:
+    if not folder.is_dir():
+        raise DataError(f"{folder} is missing; own images lie in PATH/train/CLASS and PATH/test/CLASS.")
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    if not names:
+        raise DataError(f"{folder} holds no folder; make one for every class and put its images there.")
+    return tuple(names)
+
+
+def _image_files(folder: Path) -> list[Path]:
+    known = extensions()
+    files = sorted(
+        entry
+        for entry in folder.iterdir()
+        if entry.suffix.lower() in known and not entry.name.startswith(".") and entry.is_file()
+    )
+    if not files:
+        raise DataError(f"{folder} holds no image; add images or remove the class.")
+    return files
+
+
+def _sift(files: list[Path], channels: int, skip_bad: bool) -> tuple[list[Path], list[Skipped]]:
+    """The files whose header is an image's and, with `skip_bad`, whose pixels can be decoded; and the others."""
+    faults = [_fault(dimensions, file) for file in files]
+    if skip_bad:
+        decode = partial(picture, channels=channels)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            faults = list(pool.map(lambda file, fault: fault or _fault(decode, file), files, faults))
+    bad = [Skipped(file, str(fault)) for file, fault in zip(files, faults, strict=True) if fault]
+    if bad and not skip_bad:
+        raise _unusable(bad[0].file, bad[0].reason)
+    return [file for file, fault in zip(files, faults, strict=True) if not fault], bad
+
+
+def _fault(attempt: Callable[[Path], object], file: Path) -> ImageError | None:
+    try:
+        attempt(file)
+    except ImageError as error:
+        return error
+    return None
+
+
+def _decode(file: Path, size: int, channels: int) -> NDArray[np.uint8]:
+    try:
+        return pixels(square(picture(file, channels), size))
+    except ImageError as error:
+        raise _unusable(file, str(error)) from error
+
+
+def _unusable(file: Path, reason: str) -> DataError:
+    return DataError(f"{file} cannot be used ({reason}); mend or remove it, or leave such files out with --skip-bad.")

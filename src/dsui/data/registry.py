@@ -1,0 +1,77 @@
+"""Every data set by its name; adding one is its file, its test and a line here."""
+
+from __future__ import annotations
+
+import os
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from dsui.data.cifar import CIFAR10, CIFAR100
+from dsui.data.digits import DIGITS
+from dsui.data.folder import folder_set
+from dsui.data.idx import FASHION_MNIST, MNIST
+from dsui.data.photos import PHOTOS
+from dsui.data.svhn import SVHN
+from dsui.data.tiny_imagenet import TINY_IMAGENET
+from dsui.errors import DataError
+
+if TYPE_CHECKING:
+    from dsui.data.dataset import ImageSet
+    from dsui.data.published import Published
+
+PUBLISHED: dict[str, Published] = {
+    "digits": DIGITS,
+    "photos": PHOTOS,
+    "cifar10": CIFAR10,
+    "cifar100": CIFAR100,
+    "svhn": SVHN,
+    "tiny-imagenet": TINY_IMAGENET,
+    "mnist": MNIST,
+    "fashion-mnist": FASHION_MNIST,
+}
+FOLDER = "folder:"
+SPLITS = ("train", "test")
+
+
+class FolderOptions(TypedDict, total=False):
+    """What may be chosen for one's own images; see `folder.folder_set`."""
+
+    size: int
+    channels: int
+    skip_bad: bool
+
+
+def load(name: str, split: str, root: Path | None = None, **options: Unpack[FolderOptions]) -> ImageSet:
+    """The split "train" or "test" of a data set that lies below `root`, or of `folder:PATH`."""
+    if name.startswith(FOLDER):
+        if split not in SPLITS:
+            raise DataError(f"{name} has no split {split!r}; choose train or test.")
+        return folder_set(folder_path(name), split, **options)
+    entry = published(name)
+    if options:
+        raise DataError(f"{name} is used as published; {' and '.join(options)} may be chosen for folder:PATH only.")
+    if split not in entry.splits:
+        raise DataError(f"{name} has no split {split!r}; choose {' or '.join(entry.splits)}.")
+    return entry.load(root or default_root(), split)
+
+
+def published(name: str) -> Published:
+    """The facts about a data set by its name; a wrong name is answered with the nearest one."""
+    if name in PUBLISHED:
+        return PUBLISHED[name]
+    nearest = get_close_matches(name.lower(), PUBLISHED, n=1, cutoff=0.5)
+    advice = f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(PUBLISHED)} and folder:PATH."
+    raise DataError(f"There is no data set {name!r}; {advice}")
+
+
+def folder_path(name: str) -> Path:
+    """PATH of `folder:PATH`."""
+    if not (path := name.removeprefix(FOLDER)):
+        raise DataError("folder: needs a path, as in folder:photos.")
+    return Path(path).expanduser()
+
+
+def default_root() -> Path:
+    """Where data sets lie unless a command says otherwise: $DSUI_DATA, else ~/.cache/dsui/data."""
+    return Path(os.environ.get("DSUI_DATA") or "~/.cache/dsui/data").expanduser()

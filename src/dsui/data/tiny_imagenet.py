@@ -1,0 +1,112 @@
+"""Tiny ImageNet (Le and Yang, 2015): 64x64 colour photographs in 200 classes, named by their WordNet ids.
+
+On disk, as the official archive unpacks; label i is the i-th id in alphabetical order. The official test images have no
+labels, so the official validation images are the split "test".
+
+    ROOT/tiny-imagenet-200/   wnids.txt                     the 200 ids, one per line
+                              train/ID/images/*.JPEG
+                              val/images/*.JPEG             val/val_annotations.txt: file, id and a box per line
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from dsui.data.dataset import MemorySet
+from dsui.data.decode import ImageError, picture, pixels, read_all
+from dsui.data.published import Published, RemoteFile, Split, damaged, missing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+NAME = "tiny-imagenet"
+FOLDER = "tiny-imagenet-200"
+SIDE = 64
+SHAPE = (3, SIDE, SIDE)
+
+
+def tiny_imagenet(root: Path, split: str) -> MemorySet:
+    """Grey photographs, of which there are some, become RGB."""
+    folder = root / FOLDER
+    classes = tuple(sorted(_lines(folder / "wnids.txt")))
+    listed = _train_files(folder / "train", classes) if split == "train" else _val_files(folder / "val", classes)
+    files, labels = [file for file, _ in listed], [label for _, label in listed]
+    return MemorySet(NAME, classes, read_all(files, _read, SHAPE), torch.tensor(labels, dtype=torch.int64))
+
+
+def _train_files(folder: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
+    listed = []
+    for label, name in enumerate(classes):
+        files = sorted((folder / name / "images").glob("*.JPEG"))
+        if not files:
+            raise missing(folder / name / "images" / "*.JPEG", NAME)
+        listed += [(file, label) for file in files]
+    return listed
+
+
+def _val_files(folder: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
+    annotations = folder / "val_annotations.txt"
+    label_of = {name: label for label, name in enumerate(classes)}
+    listed = []
+    for line in _lines(annotations):
+        file, name, *_ = [*line.split("\t"), ""]
+        if name not in label_of:
+            raise damaged(annotations, f"the line {line!r} names no class of wnids.txt", NAME)
+        listed.append((folder / "images" / file, label_of[name]))
+    return listed
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.is_file():
+        raise missing(path, NAME)
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise damaged(path, "it is no text", NAME) from error
+    if not (filled := [line.strip() for line in lines if line.strip()]):
+        raise damaged(path, "it is empty", NAME)
+    return filled
+
+
+def _read(file: Path) -> NDArray[np.uint8]:
+    if not file.is_file():
+        raise missing(file, NAME)
+    try:
+        image = picture(file, channels=3)
+    except ImageError as error:
+        raise damaged(file, str(error), NAME) from error
+    if image.size != (SIDE, SIDE):
+        raise damaged(file, f"it is {image.width}x{image.height} pixels, not {SIDE}x{SIDE}", NAME)
+    return pixels(image)
+
+
+# Train means: as commonly published. Validation means: measured. The publisher states no checksum.
+TINY_IMAGENET = Published(
+    name=NAME,
+    load=tiny_imagenet,
+    classes=200,
+    shape=SHAPE,
+    splits={
+        "train": Split(100_000, (0.4802, 0.4481, 0.3975), (f"{FOLDER}/train",)),
+        "test": Split(10_000, (0.4824, 0.4495, 0.3981), (f"{FOLDER}/val",)),
+    },
+    page="http://cs231n.stanford.edu",
+    licence="non-commercial",
+    files=(
+        RemoteFile(
+            name="tiny-imagenet-200.zip",
+            addresses=(
+                "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
+                "https://image-net.org/data/tiny-imagenet-200.zip",
+            ),
+            yields=tuple(f"{FOLDER}/{part}" for part in ("wnids.txt", "train", "val/val_annotations.txt")),
+            begins=b"PK\x03\x04",
+            unpacks_to=FOLDER,
+        ),
+    ),
+)

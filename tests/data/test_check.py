@@ -1,0 +1,108 @@
+"""`check` against published facts, made small for the tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from official_files import random_pixels, write_cifar10, write_idx, write_svhn
+from PIL import Image
+
+from dsui.data import registry
+from dsui.data.check import channel_means, check
+from dsui.data.published import Split
+from dsui.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PIXELS = random_pixels(32, 32, 3, 10)
+MEANS = tuple((PIXELS / 255).mean((0, 1, 3)).tolist())
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The test split of an SVHN that was published with ten images."""
+    write_svhn(tmp_path / "test_32x32.mat", PIXELS, list(range(1, 11)))
+    entry = registry.PUBLISHED["svhn"]
+    splits = {"train": entry.splits["train"], "test": Split(10, MEANS, ("test_32x32.mat",))}
+    monkeypatch.setitem(registry.PUBLISHED, "svhn", replace(entry, splits=splits))
+    return tmp_path
+
+
+def test_a_copy_as_published_has_no_problem_and_an_absent_split_is_none(root: Path) -> None:
+    report = check("svhn", root)
+    assert report.problems == ()
+    assert report.absent == ("train",)
+    (split,) = report.splits
+    assert (split.split, split.images, split.shape) == ("test", 10, (3, 32, 32))
+    assert np.allclose(split.means, MEANS, atol=1e-12)  # both sum exactly, up to the order of float64 additions
+    assert split.per_class == dict.fromkeys("0123456789", 1)
+
+
+def test_nothing_at_all_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"svhn is not below .*run `dsui data get svhn`.*--root"):
+        check("svhn", tmp_path)
+
+
+def test_fewer_images_lost_classes_and_other_means_are_told(root: Path) -> None:
+    write_svhn(root / "test_32x32.mat", PIXELS[..., :9] // 2, list(range(1, 10)))
+    problems = "; ".join(check("svhn", root).problems)
+    assert "test: it holds 9 images instead of 10" in problems
+    assert "no image of 0" in problems
+    assert "its channel means are 0.2" in problems
+
+
+def test_swapped_channels_show_in_the_means(root: Path) -> None:
+    tinted = PIXELS.copy()
+    tinted[:, :, 0] //= 2
+    write_svhn(root / "test_32x32.mat", tinted[:, :, ::-1], list(range(1, 11)))
+    assert any("channel means" in problem for problem in check("svhn", root).problems)
+
+
+def test_a_damaged_split_is_a_problem_beside_the_sound_one(tmp_path: Path) -> None:
+    write_cifar10(tmp_path)
+    (tmp_path / "cifar-10-batches-py" / "data_batch_2").unlink()
+    report = check("cifar10", tmp_path)
+    assert [split.split for split in report.splits] == ["train", "test"]
+    assert "data_batch_2 is missing" in report.problems[0]
+    assert report.splits[1].images == 4
+
+
+def test_only_whole_files_count_as_present(tmp_path: Path) -> None:
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "train-images-idx3-ubyte.gz.yann.lecun.com.part").touch()
+    assert registry.PUBLISHED["mnist"].present(tmp_path) == ()
+    write_idx(tmp_path / "MNIST" / "raw", "train", random_pixels(1, 28, 28), [1])
+    assert registry.PUBLISHED["mnist"].present(tmp_path) == ("train",)
+
+
+@pytest.mark.parametrize("name", ["digits", "photos"])
+def test_the_embedded_sets_are_as_stated(name: str, tmp_path: Path) -> None:
+    assert check(name, tmp_path).problems == ()
+
+
+def test_a_folder_is_described(tmp_path: Path) -> None:
+    for index, size in enumerate([(40, 30), (10, 12), (50, 60)]):
+        folder = tmp_path / "train" / ("ant" if index else "bee")
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", size, (255, 51, 0)).save(folder / f"{index}.png")
+    (tmp_path / "train" / "ant" / "bad.png").touch()
+    with pytest.raises(DataError, match=r"bad.png cannot be used"):
+        check(f"folder:{tmp_path}")
+    report = check(f"folder:{tmp_path}", skip_bad=True)
+    assert report.absent == ("test",)
+    (train,) = report.splits
+    assert train.per_class == {"ant": 2, "bee": 1}
+    assert train.sizes == ((10, 12), (50, 60))
+    assert train.means == (1.0, 0.2, 0.0)
+    assert [skipped.file.name for skipped in train.skipped] == ["bad.png"]
+
+
+def test_channel_means_equal_those_of_numpy() -> None:
+    images = registry.load("digits", "train")
+    everything = images.read(torch.arange(1000)).numpy()
+    assert channel_means(images) == pytest.approx([everything.mean() / 255], abs=1e-12)

@@ -1,0 +1,166 @@
+"""What a person sees is what is read: depth, transparency, palettes, CMYK, rotation, animation, cropping."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageFile
+
+from dsui.data.decode import ImageError, dimensions, extensions, picture, pixels, square
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RED, WHITE = (255, 0, 0), (255, 255, 255)
+
+
+def seen(path: Path, channels: int = 3) -> Any:
+    """The colour or level of the top left pixel."""
+    return picture(path, channels).getpixel((0, 0))
+
+
+@pytest.mark.parametrize("end", [".png", ".tif", ".pgm"])
+def test_16_bit_grey_is_scaled_not_clipped(tmp_path: Path, end: str) -> None:
+    path = tmp_path / f"deep{end}"
+    values = np.array([[0, 257 * 100, 65535]], dtype=np.uint16)
+    Image.fromarray(values).save(path)
+    assert pixels(picture(path, 1))[0].tolist() == [[0, 100, 255]]
+
+
+@pytest.mark.parametrize(
+    ("values", "levels"),
+    [
+        (np.array([[0.0, 0.2, 1.0]], dtype=np.float32), [0, 51, 255]),
+        (np.array([[-100.0, -60.0, 100.0]], dtype=np.float32), [0, 51, 255]),
+        (np.array([[70000, 80000, 120000]], dtype=np.int32), [0, 51, 255]),
+        (np.array([[70000, 70000, 70000]], dtype=np.int32), [0, 0, 0]),
+    ],
+)
+def test_32_bit_values_beyond_the_usual_range_use_their_own(tmp_path: Path, values: Any, levels: list[int]) -> None:
+    path = tmp_path / "deep.tif"
+    Image.fromarray(values).save(path)
+    assert pixels(picture(path, 1)).reshape(-1).tolist() == levels
+
+
+def test_pixels_that_are_not_numbers_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "nan.tif"
+    Image.fromarray(np.array([[np.nan, 1]], dtype=np.float32)).save(path)
+    with pytest.raises(ImageError, match="not numbers"):
+        picture(path, 3)
+
+
+def test_what_is_transparent_shows_white(tmp_path: Path) -> None:
+    Image.new("RGBA", (2, 2), (255, 0, 0, 0)).save(tmp_path / "clear.png")
+    assert seen(tmp_path / "clear.png") == WHITE
+    Image.new("RGBA", (2, 2), (255, 0, 0, 128)).save(tmp_path / "half.png")
+    assert seen(tmp_path / "half.png") == (255, 127, 127)
+    Image.new("LA", (2, 2), (0, 0)).save(tmp_path / "grey.png")
+    assert seen(tmp_path / "grey.png", channels=1) == 255
+
+
+@pytest.mark.parametrize(("transparency", "colour"), [(None, RED), (0, WHITE), (b"\x00\xff", WHITE)])
+@pytest.mark.parametrize("end", [".png", ".gif"])
+def test_palettes_become_their_colours(tmp_path: Path, end: str, transparency: int | bytes | None, colour: Any) -> None:
+    if end == ".gif" and isinstance(transparency, bytes):
+        transparency = 0
+    image = Image.new("P", (2, 2), 0)
+    image.putpalette([*RED, 0, 0, 255])
+    image.putpixel((1, 1), 1)
+    options: dict[str, Any] = {} if transparency is None else {"transparency": transparency}
+    image.save(tmp_path / f"palette{end}", **options)
+    assert seen(tmp_path / f"palette{end}") == colour
+
+
+def test_cmyk_becomes_rgb_and_one_bit_black_and_white(tmp_path: Path) -> None:
+    Image.new("CMYK", (8, 8), (0, 255, 255, 0)).save(tmp_path / "print.jpg", quality=100)
+    # JPEG rounds each of the four inks by at most a few levels.
+    assert np.allclose(seen(tmp_path / "print.jpg"), RED, atol=4)
+    Image.new("1", (2, 2), 1).save(tmp_path / "fax.tif")
+    assert seen(tmp_path / "fax.tif") == WHITE
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "I;16"])
+def test_exif_rotation_is_applied(tmp_path: Path, mode: str) -> None:
+    upright = Image.new(mode, (4, 2))
+    upright.putpixel((0, 0), RED if mode == "RGB" else 65535 if mode == "I;16" else 255)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned: rotate by 90 degrees clockwise to see it upright
+    path = tmp_path / "turned.png"
+    upright.transpose(Image.Transpose.ROTATE_90).save(path, exif=exif)
+    image = picture(path, 3)
+    assert image.size == (4, 2)
+    assert image.getpixel((0, 0)) == (RED if mode == "RGB" else WHITE)
+
+
+@pytest.mark.parametrize("end", [".gif", ".png", ".webp", ".tif"])
+def test_of_an_animation_the_first_frame_counts(tmp_path: Path, end: str) -> None:
+    first, second = Image.new("RGB", (8, 8), RED), Image.new("RGB", (8, 8), "blue")
+    options: dict[str, Any] = {"lossless": True} if end == ".webp" else {}
+    first.save(tmp_path / f"moving{end}", save_all=True, append_images=[second], **options)
+    assert seen(tmp_path / f"moving{end}") == RED
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 40))
+def test_any_image_becomes_a_square_of_the_wanted_size(width: int, height: int, size: int) -> None:
+    assert square(Image.new("RGB", (width, height)), size).size == (size, size)
+
+
+@pytest.mark.parametrize(("width", "height"), [(32, 32), (40, 32), (32, 57)])
+def test_only_the_centre_is_cut_where_the_shorter_side_is_right(width: int, height: int) -> None:
+    values = np.random.default_rng(0).integers(0, 256, (height, width), dtype=np.uint8)
+    top, left = (height - 32) // 2, (width - 32) // 2
+    assert np.array_equal(pixels(square(Image.fromarray(values), 32))[0], values[top : top + 32, left : left + 32])
+
+
+def test_downscaling_averages_instead_of_picking() -> None:
+    stripes = np.tile(np.array([0, 255], dtype=np.uint8), (64, 32))
+    # Antialiased, stripes of one pixel are grey everywhere; the filter's rim costs less than 40 levels.
+    assert np.abs(pixels(square(Image.fromarray(stripes), 8)).astype(int) - 127).max() < 40
+
+
+def png_header(width: int, height: int) -> bytes:
+    chunk = b"IHDR" + struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
+
+
+@pytest.mark.parametrize("side", [10_000, 31_623, 2**31 - 1])
+def test_a_picture_of_a_billion_pixels_is_refused_by_its_header(tmp_path: Path, side: int) -> None:
+    path = tmp_path / "bomb.png"
+    path.write_bytes(png_header(side, side) + b"\x00\x00\x00\x00IDAT\x35\xaf\x06\x1e")
+    with pytest.raises(ImageError, match=r"pixels"):
+        dimensions(path)
+
+
+def test_empty_false_and_truncated_files_are_refused_with_a_reason(tmp_path: Path) -> None:
+    path = tmp_path / "x.png"
+    path.write_bytes(b"")
+    with pytest.raises(ImageError, match="the file is empty"):
+        dimensions(path)
+    path.write_text("no image")
+    with pytest.raises(ImageError, match=r"no image although its name ends in \.png"):
+        dimensions(path)
+    stream = io.BytesIO()
+    Image.effect_noise((64, 64), 50).save(stream, "PNG")
+    path.write_bytes(stream.getvalue()[:1000])
+    assert dimensions(path) == (64, 64)
+    with pytest.raises(ImageError, match="truncated"):
+        picture(path, 3)
+
+
+def test_no_external_program_and_no_global_setting_of_pillow_is_used(tmp_path: Path) -> None:
+    settings = (Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES)
+    assert not {".eps", ".ps", ".pdf", ".h5", ".mpg", ".wmf"} & extensions()
+    assert {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".tga"} <= extensions()
+    disguised = tmp_path / "script.png"
+    Image.new("RGB", (2, 2)).save(disguised, "EPS")
+    with pytest.raises(ImageError, match="no image"):
+        picture(disguised, 3)
+    assert settings == (Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES)
+    assert not ImageFile.LOAD_TRUNCATED_IMAGES

@@ -1,0 +1,256 @@
+"""Downloads from a server on this machine that works, breaks off, lies, stalls, ignores ranges or has no file."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import tarfile
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import pytest
+
+from dsui.data.digits import digit_set
+from dsui.data.download import fetch, get
+from dsui.data.progress import silent
+from dsui.data.published import Published, RemoteFile
+from dsui.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CONTENT = b"\x1f\x8b" + bytes(range(256)) * 2000
+MD5 = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
+BREAKS_AT = 200_000
+PATIENCE = 0.5  # seconds of silence that count as a stall
+
+
+class Handler(BaseHTTPRequestHandler):
+    """The path says how to misbehave."""
+
+    server: Server
+
+    def do_GET(self) -> None:
+        manner = self.path.split("/")[1]
+        asked = self.headers.get("Range")
+        self.server.requests.append((manner, asked))
+        content = self.server.content
+        if manner == "absent":
+            self.send_error(404)
+            return
+        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and manner != "rangeless" else 0
+        if start >= len(content):
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(content)}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        body = content[start:]
+        if manner == "lies":
+            body = bytes(len(body))
+        elif manner == "page":
+            body = b"<html>Please log in</html>"
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        if manner != "lengthless":
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if manner == "stalls":
+            self.wfile.write(body[:BREAKS_AT])
+            self.wfile.flush()
+            time.sleep(3 * PATIENCE)
+        elif manner == "breaks" and not start:
+            self.wfile.write(body[:BREAKS_AT])
+        elif manner == "crumbles":
+            self.wfile.write(body[:1000])
+        else:
+            self.wfile.write(body)
+        self.close_connection = True
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class Server(ThreadingHTTPServer):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.requests: list[tuple[str, str | None]] = []
+        self.content = CONTENT
+
+    def handle_error(self, *_: object) -> None:
+        """A client that turns away is what the tests are about."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with Server() as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def remote(server: Server, *manners: str, md5: str | None = MD5) -> RemoteFile:
+    addresses = tuple(f"http://127.0.0.1:{server.server_port}/{manner}/set.gz" for manner in manners)
+    return RemoteFile("set.gz", addresses, yields=("set.gz",), begins=b"\x1f\x8b", md5=md5)
+
+
+def part_of(server: Server, target: Path) -> Path:
+    return target.with_name(f"set.gz.127.0.0.1-{server.server_port}.part")
+
+
+def bring(file: RemoteFile, target: Path) -> None:
+    fetch(file, target, "cifar10", silent, PATIENCE)
+    assert target.read_bytes() == CONTENT
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_file_arrives_whole_and_tells_how_far_it_is(server: Server, tmp_path: Path) -> None:
+    seen: list[tuple[str, int, int | None]] = []
+    target = tmp_path / "new" / "set.gz"
+    fetch(remote(server, "works"), target, "cifar10", lambda *progress: seen.append(progress))
+    assert target.read_bytes() == CONTENT
+    assert seen[0] == ("set.gz", 0, len(CONTENT))
+    assert seen[-1] == ("set.gz", len(CONTENT), len(CONTENT))
+    assert seen == sorted(seen)
+
+
+def test_a_broken_transfer_goes_on_where_it_stopped(server: Server, tmp_path: Path) -> None:
+    bring(remote(server, "breaks"), tmp_path / "set.gz")
+    assert server.requests == [("breaks", None), ("breaks", f"bytes={BREAKS_AT}-")]
+
+
+def test_a_transfer_of_an_earlier_day_goes_on(server: Server, tmp_path: Path) -> None:
+    part_of(server, tmp_path / "set.gz").write_bytes(CONTENT[:5000])
+    bring(remote(server, "works"), tmp_path / "set.gz")
+    assert server.requests == [("works", "bytes=5000-")]
+
+
+def test_a_server_without_ranges_begins_anew(server: Server, tmp_path: Path) -> None:
+    part_of(server, tmp_path / "set.gz").write_bytes(b"old bytes")
+    bring(remote(server, "rangeless"), tmp_path / "set.gz")
+
+
+def test_a_server_that_tells_no_length_is_believed_by_the_checksum(server: Server, tmp_path: Path) -> None:
+    bring(remote(server, "lengthless"), tmp_path / "set.gz")
+
+
+def test_a_stalled_server_is_left_at_once(server: Server, tmp_path: Path) -> None:
+    bring(remote(server, "stalls", "works"), tmp_path / "set.gz")
+    assert [manner for manner, _ in server.requests] == ["stalls", "works"]
+
+
+@pytest.mark.parametrize("held", [CONTENT, CONTENT + b"more"])
+def test_a_part_that_is_whole_or_too_long_is_no_obstacle(server: Server, tmp_path: Path, held: bytes) -> None:
+    part_of(server, tmp_path / "set.gz").write_bytes(held)
+    bring(remote(server, "works"), tmp_path / "set.gz")
+
+
+@pytest.mark.parametrize("bad", ["absent", "lies", "page", "stalls", "crumbles"])
+@pytest.mark.parametrize("md5", [MD5, None])
+def test_the_next_mirror_steps_in(server: Server, tmp_path: Path, bad: str, md5: str | None) -> None:
+    bring(remote(server, bad, "works", md5=md5), tmp_path / "set.gz")
+
+
+def test_when_all_fail_every_reason_is_told_and_what_to_do_by_hand(server: Server, tmp_path: Path) -> None:
+    dead = "http://127.0.0.1:1/set.gz"
+    file = remote(server, "absent", "lies", "stalls")
+    file = RemoteFile(file.name, (*file.addresses, dead), file.yields, file.begins, md5=file.md5)
+    with pytest.raises(DataError) as failure:
+        fetch(file, tmp_path / "set.gz", "cifar10", silent, PATIENCE)
+    for reason in (
+        "HTTP 404",
+        "does not begin as its format",
+        f"no byte for {PATIENCE:g} s",
+        "refused",
+        "dsui data get cifar10",
+    ):
+        assert reason in str(failure.value)
+    assert f"put the file into {tmp_path} by hand" in str(failure.value)
+    assert not (tmp_path / "set.gz").exists()
+
+
+def test_wrong_bytes_are_told_by_both_checksums(server: Server, tmp_path: Path) -> None:
+    file = remote(server, "works", md5="0" * 32)
+    with pytest.raises(DataError, match=f"its md5 is {MD5}, published is {'0' * 32}"):
+        fetch(file, tmp_path / "set.gz", "cifar10", silent)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interruption_leaves_a_part_and_no_file(server: Server, tmp_path: Path) -> None:
+    def interrupt(what: str, done: int, total: int | None) -> None:
+        assert (what, total) == ("set.gz", len(CONTENT))
+        if done > 100_000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch(remote(server, "works"), tmp_path / "set.gz", "cifar10", interrupt)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".part"]
+    bring(remote(server, "works"), tmp_path / "set.gz")
+    assert server.requests[1][1] is not None
+
+
+class FullDisk(io.BytesIO):
+    def write(self, _: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_told_and_not_blamed_on_the_mirror(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Path.open
+
+    def opened(path: Path, mode: str = "r", *rest: Any) -> IO[Any]:
+        return FullDisk() if path.suffix == ".part" and mode in {"ab", "wb"} else plain(path, mode, *rest)
+
+    monkeypatch.setattr(Path, "open", opened)
+    with pytest.raises(DataError, match=r"cannot be written \(No space left on device\); make room"):
+        fetch(remote(server, "works", "works"), tmp_path / "set.gz", "cifar10", silent)
+    assert len(server.requests) == 1
+
+
+def archived(server: Server, manner: str = "works") -> Published:
+    """A data set whose archive holds the folder `set` with one file."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        member = tarfile.TarInfo("set/images")
+        member.size = 6
+        tar.addfile(member, io.BytesIO(b"pixels"))
+    server.content = stream.getvalue()
+    address = f"http://127.0.0.1:{server.server_port}/{manner}/set.tar.gz"
+    file = RemoteFile("set.tar.gz", (address,), ("set/images",), b"\x1f\x8b", unpacks_to="set")
+    return Published("set", lambda _, split: digit_set(split), 10, (1, 8, 8), {}, "", "", files=(file,))
+
+
+def test_an_archive_is_fetched_once_unpacked_and_removed(server: Server, tmp_path: Path) -> None:
+    entry = archived(server)
+    assert get(entry, tmp_path, silent) == ["set.tar.gz"]
+    assert (tmp_path / "set" / "images").read_bytes() == b"pixels"
+    assert get(entry, tmp_path, silent) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+    assert len(server.requests) == 1
+
+
+def test_an_archive_put_there_by_hand_needs_no_network(server: Server, tmp_path: Path) -> None:
+    entry = archived(server, "absent")
+    (tmp_path / "set.tar.gz").write_bytes(server.content)
+    assert get(entry, tmp_path, silent) == []
+    assert (tmp_path / "set" / "images").exists()
+    assert server.requests == []
+
+
+def test_what_lies_there_is_never_overwritten(server: Server, tmp_path: Path) -> None:
+    entry = archived(server)
+    (tmp_path / "set.tar.gz").write_text("something else")
+    with pytest.raises(DataError, match=r"set.tar.gz is not the published file.*delete it"):
+        get(entry, tmp_path, silent)
+    (tmp_path / "set").mkdir()
+    with pytest.raises(DataError, match=r"set/images is missing; move .*set away"):
+        get(entry, tmp_path, silent)
