@@ -200,7 +200,7 @@ def test_features_through_the_removed_layer_are_the_original_logits(
     inner = model.module if isinstance(model, nn.DataParallel) else model
     removed = inner.get_submodule(layer)
     with torch.no_grad():
-        features, logits = backbone(images), logits_of(model(images))
+        features, logits = backbone(images), logits_of(inner(images))
         assert torch.equal(removed(features), logits)
     assert (backbone.layer, backbone.out_features) == (layer, width)
     assert features.shape == (6, width)

@@ -59,3 +59,21 @@ class MemorySet:
 
     def read(self, indices: Tensor) -> Tensor:
         return self.images[indices]
+
+
+@dataclass(frozen=True, eq=False)
+class Subset:
+    """The images `indices` of another set, read through it, under labels and class names of their own."""
+
+    images: ImageSet
+    indices: Tensor
+    name: str
+    classes: tuple[str, ...]
+    labels: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.images.shape
+
+    def read(self, indices: Tensor) -> Tensor:
+        return self.images.read(self.indices[indices])

@@ -1,0 +1,189 @@
+"""Augmented batches per second: dsui's pipeline against a DataLoader that crops and flips with Pillow.
+
+    python benchmarks/data.py [--out benchmarks/data-cpu.md] [--png batch.png]
+
+Both serve 50,000 random 32x32 colour images in shuffled batches of 256, padded by 4, cropped, flipped and mapped to
+[-1, 1], as float32 tensors on the training device. The DataLoader has 8 workers, or 2 on a machine with fewer
+than 8 processors, and pinned memory on a GPU. Medians of interleaved repeats, all in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from dsui.data.augment import Transform
+from dsui.data.dataset import MemorySet
+from dsui.data.pipeline import ResidentSource, epoch_batches
+from dsui.data.registry import load
+
+IMAGES, BATCH, REPEATS = 50_000, 256, 5
+
+
+class PillowImages(Dataset[Tensor]):
+    """What training scripts of the field do for each image in a worker."""
+
+    def __init__(self, pixels: Tensor) -> None:
+        self.pixels = pixels.permute(0, 2, 3, 1).contiguous().numpy()
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def __getitem__(self, index: int) -> Tensor:
+        image = ImageOps.expand(Image.fromarray(self.pixels[index]), border=4)
+        top, left = (int(place) for place in torch.randint(9, (2,)))
+        image = image.crop((left, top, left + 32, top + 32))
+        if torch.rand(1).item() < 0.5:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        chw = torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+        return chw.float().div_(255).sub_(0.5).div_(0.5)
+
+
+def smooth_images() -> MemorySet:
+    """Random images with neighbouring pixels alike, so that padding and crops show in the statistics."""
+    coarse = torch.rand(IMAGES, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    pixels = (torch.nn.functional.interpolate(coarse, 32, mode="bilinear") * 255).to(torch.uint8)
+    return MemorySet("random", ("only",), pixels, torch.zeros(IMAGES, dtype=torch.int64))
+
+
+def pillow_batches(images: MemorySet, device: torch.device, workers: int) -> Iterator[Tensor]:
+    loader = DataLoader(
+        PillowImages(images.images),
+        BATCH,
+        shuffle=True,
+        num_workers=workers,
+        pin_memory=device.type == "cuda",
+        drop_last=True,
+        persistent_workers=True,
+    )
+    while True:
+        for batch in loader:
+            yield batch.to(device, non_blocking=True)
+
+
+def dsui_batches(images: MemorySet, device: torch.device) -> Iterator[Tensor]:
+    source, transform, epoch = ResidentSource(images, device), Transform().to(device), 0
+    while True:
+        for batch in source.stream(epoch_batches(IMAGES, BATCH, seed=0, epoch=epoch)):
+            yield transform.augmented(batch.images, batch.indices, epoch)
+        epoch += 1
+
+
+def captured_batches(images: MemorySet, device: torch.device) -> Iterator[Tensor]:
+    """The same as one CUDA graph, which is how a training step runs it: gather, hash, crop, flip, normalise."""
+    source, transform = ResidentSource(images, device), Transform().to(device)
+    indices = torch.zeros(BATCH, dtype=torch.int64, device=device)
+    now = torch.zeros((), dtype=torch.int64, device=device)
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        transform.augmented(source.take(indices).images, indices, now)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        augmented = transform.augmented(source.take(indices).images, indices, now)
+    epoch = 0
+    while True:
+        order = torch.stack(list(epoch_batches(IMAGES, BATCH, seed=0, epoch=epoch))).to(device)
+        now.fill_(epoch)
+        for step in order:
+            indices.copy_(step)
+            graph.replay()
+            yield augmented
+        epoch += 1
+
+
+def rate(batches: Iterator[Tensor], count: int, device: torch.device) -> float:
+    time.sleep(1)  # the other way's workers fill their queues and come to rest
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(count):
+        next(batches)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return count / (time.perf_counter() - start)
+
+
+def moments(batches: Iterator[Tensor]) -> tuple[float, float, float]:
+    """Mean, deviation and share of padded (exactly black) pixels over 40 batches."""
+    x = torch.cat([next(batches).cpu() for _ in range(40)])
+    return x.mean().item(), x.std().item(), (x == -1).all(1).float().mean().item()
+
+
+def report() -> str:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    processors = os.cpu_count() or 1
+    workers = 8 if processors >= 8 else 2
+    images = smooth_images()
+    ways = {
+        "dsui": dsui_batches(images, device),
+        f"DataLoader, {workers} workers": pillow_batches(images, device, workers),
+    }
+    if device.type == "cuda":
+        ways = {"dsui, one CUDA graph": captured_batches(images, device), **ways}
+    statistics_of = {name: moments(batches) for name, batches in ways.items()}  # a warm-up as well
+    counts = {"dsui": 500, "dsui, one CUDA graph": 5000}
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(REPEATS):
+        for name, batches in ways.items():
+            rates[name].append(rate(batches, counts.get(name, 100), device))
+    medians = {name: statistics.median(found) for name, found in rates.items()}
+    machine = torch.cuda.get_device_name(0) if device.type == "cuda" else platform.machine()
+    lines = [
+        f"# Augmented batches: {machine}, {processors} processors",
+        "",
+        f"torch {torch.__version__}; {IMAGES:,} images of 3x32x32, batches of {BATCH}, padding 4, flip, float32 on the "
+        f"device; median of {REPEATS} interleaved repeats. Generated by `python benchmarks/data.py`.",
+        "",
+        "| pipeline | batches/s | images/s | times | mean | deviation | black pixels |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    slowest = min(medians.values())
+    for name, found in medians.items():
+        mean, deviation, black = statistics_of[name]
+        lines.append(
+            f"| {name} | {found:,.0f} | {found * BATCH:,.0f} | {found / slowest:.1f} "
+            f"| {mean:.4f} | {deviation:.4f} | {100 * black:.2f} % |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def show(path: Path) -> None:
+    """The first photograph patches, as they are and in three epochs, one row each."""
+    images, transform = load("photos", "test"), Transform()
+    indices = torch.arange(12)
+    pixels = images.read(indices)
+    rows = [transform.plain(pixels), *(transform.augmented(pixels, indices, epoch) for epoch in range(3))]
+    grid = torch.cat([torch.cat(list(row), dim=2) for row in rows], dim=1)
+    eight_bit = ((grid + 1) * 127.5).round().to(torch.uint8).permute(1, 2, 0).numpy()
+    Image.fromarray(eight_bit).resize((eight_bit.shape[1] * 3, eight_bit.shape[0] * 3), Image.Resampling.NEAREST).save(
+        path
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="write the table to this file")
+    parser.add_argument("--png", type=Path, help="draw augmented photograph patches into this file and measure nothing")
+    options = parser.parse_args()
+    if options.png:
+        show(options.png)
+        return
+    text = report()
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Random crop, flip and normalisation of a whole batch on its own device.
+
+Where an image is cropped and whether it is flipped is a hash of (seed, epoch, sample index) and of nothing else:
+the order of execution, resuming, the batch and the number of processes change nothing.
+
+    augmented = (crop(pad(x)) or its mirror image) / 255, then (. - mean) / std        x: 8-bit pixels
+
+Padding is black. The hash is splitmix64 (Steele et al., OOPSLA 2014), chained over the three numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+MASK = (1 << 64) - 1
+GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+FIELD_BITS = 20
+"""Bits of the hash for each draw; the bias of a remainder of 9 in 2^20 is below 1e-5."""
+
+
+class Transform(nn.Module):
+    """8-bit images [B, C, H, W] to float32 network inputs.
+
+    `mean` and `std` are per channel, or one number for all, of pixels in [0, 1]; the default maps them to [-1, 1].
+    `padding` is the most a crop is shifted by in each direction. A module only so that its constants follow a device.
+    """
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(
+        self,
+        padding: int = 4,
+        flip: bool = True,
+        mean: Sequence[float] = (0.5,),
+        std: Sequence[float] = (0.5,),
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if padding < 0:
+            raise ValueError(f"padding must not be negative, got {padding}.")
+        if len(mean) != len(std) or not all(value > 0 for value in std):
+            raise ValueError(f"mean {list(mean)} and std {list(std)} must be equally many, and std positive.")
+        self.padding, self.flip, self.seed = padding, flip, seed
+        deviation = torch.tensor(std, dtype=torch.float64).view(-1, 1, 1)
+        centre = torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1)
+        self.register_buffer("scale", (1 / (255 * deviation)).float(), persistent=False)
+        self.register_buffer("shift", (-centre / deviation).float(), persistent=False)
+
+    def plain(self, images: Tensor) -> Tensor:
+        """Normalised and nothing else, for evaluation."""
+        return images.float().mul_(self.scale).add_(self.shift)
+
+    def augmented(self, images: Tensor, indices: Tensor, epoch: int | Tensor) -> Tensor:
+        """Cropped, flipped and normalised; `indices` [B] are the samples' places in their data set.
+
+        An epoch given as a tensor stays on its device, so that the whole is one graph of device operations.
+        """
+        down, right, mirrored = draws(self.seed, indices, epoch, self.padding)
+        height, width = images.shape[2:]
+        padded = F.pad(images, (self.padding,) * 4)[:, None]
+        if self.flip:
+            # Cropping the mirror image at the mirrored place is cropping first and mirroring then, in one copy less.
+            padded = torch.cat([padded, padded.flip(4)], 1)
+            right = torch.where(mirrored.bool(), 2 * self.padding - right, right)
+        windows = padded.unfold(3, height, 1).unfold(4, width, 1)
+        sample = torch.arange(len(images), device=images.device)
+        return self.plain(windows[sample, mirrored if self.flip else mirrored * 0, :, down, right])
+
+
+def draws(seed: int, indices: Tensor, epoch: int | Tensor, padding: int) -> tuple[Tensor, Tensor, Tensor]:
+    """For each sample the crop's place down and to the right, 0 to 2 `padding`, and 1 where it is mirrored, else 0."""
+    epoch = torch.as_tensor(epoch, dtype=torch.int64, device=indices.device)
+    bits = _mix(_mix(epoch ^ _signed(mixed(seed))) ^ indices)
+    field = (1 << FIELD_BITS) - 1
+    down, right = (bits >> 1) & field, (bits >> (1 + FIELD_BITS)) & field
+    places = 2 * padding + 1
+    return down % places, right % places, bits & 1
+
+
+def mixed(value: int) -> int:
+    """splitmix64 of a Python integer, in 0 .. 2^64 - 1."""
+    value = (value + GOLDEN) & MASK
+    value = ((value ^ (value >> 30)) * FIRST) & MASK
+    value = ((value ^ (value >> 27)) * SECOND) & MASK
+    return value ^ (value >> 31)
+
+
+def _mix(values: Tensor) -> Tensor:
+    """splitmix64 of int64 tensors, whose sums and products wrap around as unsigned ones do."""
+    values = values + _signed(GOLDEN)
+    values = (values ^ _unsigned_shift(values, 30)) * _signed(FIRST)
+    values = (values ^ _unsigned_shift(values, 27)) * _signed(SECOND)
+    return values ^ _unsigned_shift(values, 31)
+
+
+def _unsigned_shift(values: Tensor, places: int) -> Tensor:
+    return (values >> places) & ((1 << (64 - places)) - 1)
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >= 1 << 63 else value

@@ -1,0 +1,76 @@
+"""Any data set as foreign images for any other.
+
+A foreign image takes the shape of the classifier's own images: the centre is cut to their proportions (a square for
+square images), resized bilinearly with antialiasing and rounded to 8 bits; grey becomes RGB by repetition, RGB becomes
+grey as 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601). Whoever feeds the model normalises it like an image of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dsui.data.dataset import ImageSet, Subset
+from dsui.data.folder import FolderSet
+from dsui.errors import DataError
+
+LUMA = (0.299, 0.587, 0.114)
+BLOCK = 1024  # images converted at once: bounds the float32 copies that a large read would need
+
+
+@dataclass(frozen=True, eq=False)
+class Reshaped:
+    """A set whose images are brought to `shape` when they are read."""
+
+    images: ImageSet
+    shape: tuple[int, int, int]
+
+    @property
+    def name(self) -> str:
+        return self.images.name
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.images.classes
+
+    @property
+    def labels(self) -> Tensor:
+        return self.images.labels
+
+    def read(self, indices: Tensor) -> Tensor:
+        return torch.cat([_reshape(self.images.read(block), self.shape) for block in indices.split(BLOCK)])
+
+
+def as_foreign(images: ImageSet, like: ImageSet) -> ImageSet:
+    """`images` in the shape of `like`; own files are decoded at that size instead of being resized twice."""
+    channels, height, width = like.shape
+    if images.shape == like.shape:
+        return images
+    if not {images.shape[0], channels} <= {1, 3}:
+        raise DataError(
+            f"{images.name} has {images.shape[0]} channels and {like.name} has {channels}; "
+            "only grey and RGB images can be turned into each other."
+        )
+    if isinstance(images, Subset):
+        return replace(images, images=as_foreign(images.images, like))
+    if isinstance(images, FolderSet) and height == width:
+        return replace(images, size=height, channels=channels)
+    return Reshaped(images, like.shape)
+
+
+def _reshape(images: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    channels, height, width = shape
+    pixels = images.float()
+    if pixels.shape[1] == 3 and channels == 1:
+        pixels = torch.einsum("bchw,c->bhw", pixels, pixels.new_tensor(LUMA)).unsqueeze(1)
+    if pixels.shape[2:] != (height, width):
+        old_height, old_width = pixels.shape[2:]
+        rows = max(1, min(old_height, round(old_width * height / width)))
+        columns = max(1, min(old_width, round(old_height * width / height)))
+        top, left = (old_height - rows) // 2, (old_width - columns) // 2
+        pixels = pixels[:, :, top : top + rows, left : left + columns]
+        pixels = F.interpolate(pixels, (height, width), mode="bilinear", antialias=True)
+    return pixels.round().to(torch.uint8).expand(-1, channels, -1, -1).contiguous()

@@ -1,0 +1,165 @@
+"""Batches of 8-bit images on the training device.
+
+A set that fits into memory lies on the device as one tensor, and a batch is a gather. A larger one streams from disk
+through worker processes and pinned buffers. Both give the same batches for the same indices; augmentation
+(`dsui.data.augment`) comes after and is the training step's own.
+
+    source = open_source(images, device)
+    for batch in source.stream(epoch_batches(len(images.labels), 256, seed, epoch)):
+        x = transform.augmented(batch.images, batch.indices, epoch)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from dsui.checks import check_at_least
+from dsui.data.augment import mixed
+from dsui.data.dataset import ImageSet, MemorySet
+from dsui.data.folder import FolderSet
+from dsui.errors import DataError
+
+BLOCK = 4096
+PREFETCHED_BATCHES = 4
+
+
+class Batch(NamedTuple):
+    """On the training device: 8-bit images [B, C, H, W], labels [B], and indices [B] into the data set."""
+
+    images: Tensor
+    labels: Tensor
+    indices: Tensor
+
+
+class Source(Protocol):
+    """Where batches come from."""
+
+    def stream(self, order: Iterable[Tensor]) -> Iterator[Batch]:
+        """One batch for each tensor of indices, in that order. One stream of a source at a time."""
+        ...
+
+
+def epoch_batches(
+    samples: int, batch: int, seed: int, epoch: int, start: int = 0, rank: int = 0, world: int = 1
+) -> Iterator[Tensor]:
+    """An epoch's shuffled indices in full batches, from step `start` on; what is left over waits for another epoch.
+
+    `batch` is the global batch; each of `world` processes gets its equal part of it, so that together they see
+    what one process would.
+    """
+    check_at_least("batch", batch, 1)
+    if batch % world:
+        raise ValueError(f"a batch of {batch} cannot be shared equally by {world} processes; choose a multiple.")
+    if samples < batch:
+        raise ValueError(f"{samples} samples do not fill a batch of {batch}; choose a smaller batch.")
+    generator = torch.Generator().manual_seed(mixed(mixed(seed) ^ epoch) >> 1)
+    order = torch.randperm(samples, generator=generator)
+    part = batch // world
+    for step in range(start, samples // batch):
+        first = step * batch + rank * part
+        yield order[first : first + part]
+
+
+def plain_batches(samples: int, batch: int) -> Iterator[Tensor]:
+    """Every index once, in order; the last batch may be smaller."""
+    check_at_least("batch", batch, 1)
+    yield from torch.arange(samples).split(batch)
+
+
+class ResidentSource:
+    """All images as one tensor on the device; `take` is a device operation and may be captured in a graph."""
+
+    def __init__(self, images: ImageSet, device: torch.device) -> None:
+        self.images = _whole(images).to(device)
+        self.labels = images.labels.to(device)
+
+    def take(self, indices: Tensor) -> Batch:
+        """The batch at `indices`, which lie on the device."""
+        return Batch(self.images.index_select(0, indices), self.labels.index_select(0, indices), indices)
+
+    def stream(self, order: Iterable[Tensor]) -> Iterator[Batch]:
+        for indices in order:
+            yield self.take(indices.to(self.images.device, non_blocking=True))
+
+
+class StreamedSource:
+    """Images decoded by worker processes ahead of use; the workers live as long as the source."""
+
+    def __init__(self, images: ImageSet, device: torch.device, workers: int) -> None:
+        self.device = device
+        self._order = _Order()
+        self._loader: DataLoader[Batch | DataError] = DataLoader(
+            _Reader(images),
+            batch_size=None,
+            sampler=self._order,
+            num_workers=workers,
+            pin_memory=device.type == "cuda",
+            prefetch_factor=PREFETCHED_BATCHES if workers else None,
+            persistent_workers=workers > 0,
+        )
+
+    def stream(self, order: Iterable[Tensor]) -> Iterator[Batch]:
+        self._order.batches = order
+        for read in self._loader:
+            if isinstance(read, DataError):
+                raise read
+            yield Batch(*(part.to(self.device, non_blocking=True) for part in read))
+
+
+def open_source(
+    images: ImageSet, device: torch.device, memory_budget: int | None = None, workers: int | None = None
+) -> ResidentSource | StreamedSource:
+    """Resident if the pixels fit into `memory_budget` bytes, by default half of the device's free memory.
+
+    `workers` (by default one per processor) read from disk otherwise.
+    """
+    if len(images.labels) == 0:
+        raise DataError(f"{images.name} holds no image; add some or choose another data set.")
+    channels, height, width = images.shape
+    needed = len(images.labels) * channels * height * width
+    if needed <= (memory_budget if memory_budget is not None else _free_memory(device) // 2):
+        return ResidentSource(images, device)
+    return StreamedSource(images, device, os.cpu_count() or 1 if workers is None else workers)
+
+
+class _Order:
+    """The sampler of a `StreamedSource`: the order of the stream at hand."""
+
+    batches: Iterable[Tensor] = ()
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self.batches)
+
+
+class _Reader(Dataset["Batch | DataError"]):
+    """Reads whole batches. An error travels home as a value, because a worker's own would come with its traceback."""
+
+    def __init__(self, images: ImageSet) -> None:
+        self.images = images
+
+    def __getitem__(self, indices: Tensor) -> Batch | DataError:
+        try:
+            return Batch(self.images.read(indices), self.images.labels[indices], indices)
+        except DataError as error:
+            return error
+
+
+def _whole(images: ImageSet) -> Tensor:
+    if isinstance(images, MemorySet):
+        return images.images
+    if isinstance(images, FolderSet):
+        return images.in_memory().images
+    return torch.cat([images.read(block) for block in plain_batches(len(images.labels), BLOCK)])
+
+
+def _free_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    pages = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else "SC_PHYS_PAGES"
+    return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
