@@ -59,8 +59,11 @@ def test_exact_is_within_1e6_for_large_norms_wide_variances_and_offsets(width: i
     z = on_sphere(32, width, 1e3, generator) + offset
     means = on_sphere(40, width, 1e3, generator) + offset
     log_variances = log_uniform((40, width), 1e-4, 1e4, generator)
-    near = means[:32] + torch.randn(32, width, generator=generator, dtype=torch.float64)
-    for features in (z, near):
+    noise = torch.randn(32, width, generator=generator, dtype=torch.float64)
+    cases = [z, means[:32] + noise]
+    if width >= 64:
+        cases.append(means[:32] + noise * (log_variances[:32] / 2).exp())  # drawn from the Gaussians themselves
+    for features in cases:
         found = gaussian_log_prob(features, means, log_variances, precision="exact")
         assert relative_error(found, by_differences(features, means, log_variances)) <= 1e-6
 

@@ -29,8 +29,8 @@ def blobs(classes: int, per_class: int, width: int, seed: int) -> tuple[torch.Te
 def test_steps_equal_scikit_learn_from_the_same_start(steps: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(em, "CHUNK_ELEMENTS", chunk)
     z, y = blobs(classes=3, per_class=60, width=4, seed=0)
-    z = z[(y != 1) | (torch.arange(len(y)) % 2 == 0)]  # unequal classes
-    y = y[(y != 1) | (torch.arange(len(y)) % 2 == 0)]
+    kept = (y == 0) | (torch.arange(len(y)) % (y + 1) == 0)  # unequal classes, the last one the smallest
+    z, y = z[kept], y[kept]
     samples = em.ClassSamples(z, y, 3)
     seeds = em.seed_means(samples, 3, torch.Generator().manual_seed(1))
     mixtures = em.Mixtures(torch.full((3, 3), 1 / 3, dtype=torch.float64), seeds, torch.ones_like(seeds))

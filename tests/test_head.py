@@ -211,6 +211,9 @@ def test_marginal_doubles_the_variances() -> None:
     with torch.no_grad():
         head.log_variances.add_(math.log(2))
     torch.testing.assert_close(wide.log_prob(x), head.log_prob(x))
+    for one, floor in ((wide, 0.25), (head, 0.5)):  # the floor is one of b, before it is doubled
+        one.variance_floor = floor
+    torch.testing.assert_close(wide.log_prob(x), head.log_prob(x))
 
 
 def test_plug_in_density_is_the_expected_one_up_to_half_the_dimension() -> None:
