@@ -81,7 +81,9 @@ def test_every_forward_pass_moves_the_prior() -> None:
     before = head.class_prior.clone()
     head.eval()
     head(torch.randn(2, SIZE, dtype=torch.float64))
-    torch.testing.assert_close(head.class_prior - before, torch.full((CLASSES,), 1e-8, dtype=torch.float64), rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        head.class_prior - before, torch.full((CLASSES,), 1e-8, dtype=torch.float64), rtol=1e-6, atol=0
+    )
 
 
 def test_block_reading_is_right_for_one_component_and_wrong_for_more() -> None:

@@ -45,7 +45,7 @@ PRECISIONS: tuple[Precision, ...] = ("fast", "exact")
 REGULARIZERS: tuple[Regularizer, ...] = ("reg", "reg-paper", "kl")
 
 MEANS_AT_START = 0.1
-"""Deviation of the random means, small beside the features' 1: from 1 the same nets lose two points of accuracy."""
+"""Deviation of the random means, small beside the features' 1: docs/decisions.md has the figures."""
 SCALE_AT_START = 16.0
 """The logit scale starts at 16 / M: a feature on a class weight of its own length then has logit 16."""
 SMALLEST_WEIGHT = 1e-6

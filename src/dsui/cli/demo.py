@@ -76,7 +76,7 @@ def run(seeds: int, recipe: Recipe, console: Console) -> dict[str, Runs]:
             for head, objective in HEADS.items():
                 progress.update(task, description=f"training run {seed + 1} of {seeds}, {head} head")
                 loss = None if objective is None else DualSupervisedLoss(objective)
-                model = train(images, loss, seed, recipe, after_epoch=lambda: progress.advance(task))
+                model = train(images, loss, seed, recipe, before_epoch=lambda _epoch, _model: progress.advance(task))
                 results[head].append(measure(model, images))
     return results
 

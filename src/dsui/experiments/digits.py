@@ -68,7 +68,7 @@ def train(
     objective: DualSupervisedLoss | None,
     seed: int,
     recipe: Recipe,
-    after_epoch: Callable[[], None] = lambda: None,
+    before_epoch: Callable[[int, Trained], None] = lambda _epoch, _model: None,
 ) -> Trained:
     """Train with the given objective, or with cross-entropy on a plain linear head if it is None."""
     torch.manual_seed(seed)
@@ -85,7 +85,9 @@ def train(
     steps = recipe.epochs * (len(images.train) // recipe.batch)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.peak_rate, total_steps=steps)
     order = torch.Generator().manual_seed(seed)
-    for _ in range(recipe.epochs):
+    model = Trained(backbone, head)
+    for epoch in range(recipe.epochs):
+        before_epoch(epoch, model)
         shuffled = torch.randperm(len(images.train), generator=order)
         for batch in shuffled[: steps // recipe.epochs * recipe.batch].split(recipe.batch):
             out, labels = head(backbone(images.train[batch])), images.train_labels[batch]
@@ -97,8 +99,9 @@ def train(
             loss.backward()
             optimizer.step()
             schedule.step()
-        after_epoch()
-    return Trained(backbone.eval(), head.eval())
+    for part in model:
+        part.eval()
+    return model
 
 
 @torch.no_grad()
