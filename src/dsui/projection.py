@@ -26,24 +26,28 @@ class SphereProjection(nn.BatchNorm1d):
 
     def project(self, x: Tensor, batch_statistics: bool, update: bool) -> tuple[Tensor, Tensor]:
         """z [B, M] and |h| [B], by the batch's own statistics or the running ones; `update` moves the latter."""
-        if batch_statistics and len(x) < 2:
-            raise ValueError(
-                f"a training batch of {len(x)} cannot be normalised; use at least two samples "
-                "(drop the last incomplete batch) or call eval() first."
-            )
         h = self._normalise(x, batch_statistics, update)
         z = h * torch.rsqrt(h.square().mean(1, keepdim=True) + EPSILON)
         return z, torch.linalg.vector_norm(h, dim=1)
 
     def _normalise(self, x: Tensor, batch_statistics: bool, update: bool) -> Tensor:
-        if batch_statistics and not update:
-            return F.batch_norm(x, None, None, training=True, eps=self.eps)
+        if batch_statistics and not (update and self.track_running_stats):
+            return self._batch_norm(x, None, None, training=True)
         mean, var = self.running_mean.to(x.dtype), self.running_var.to(x.dtype)
+        h = self._batch_norm(x, mean, var, training=batch_statistics)
         if not batch_statistics:
-            return F.batch_norm(x, mean, var, eps=self.eps)
-        h = F.batch_norm(x, mean, var, training=True, momentum=self.momentum or 0.0, eps=self.eps)
+            return h
         self.num_batches_tracked.add_(1)
         if mean.dtype != self.running_mean.dtype:
             self.running_mean.copy_(mean)
             self.running_var.copy_(var)
         return h
+
+    def _batch_norm(self, x: Tensor, mean: Tensor | None, var: Tensor | None, training: bool) -> Tensor:
+        """By the statistics of x in training, which move `mean` and `var`; else by `mean` and `var`."""
+        if training and len(x) < 2:
+            raise ValueError(
+                f"a training batch of {len(x)} cannot be normalised; use at least two samples "
+                "(drop the last incomplete batch) or call eval() first."
+            )
+        return F.batch_norm(x, mean, var, training=training, momentum=self.momentum or 0.0, eps=self.eps)

@@ -11,6 +11,7 @@ from rich.console import Console
 from dsui import __version__
 from dsui.cli.data import data_app
 from dsui.cli.demo import demo
+from dsui.cli.train import train
 from dsui.errors import DsuiError
 
 app = typer.Typer(
@@ -19,6 +20,7 @@ app = typer.Typer(
     help="Know when an image classifier should not be trusted.\n\nExample: dsui demo",
 )
 app.command()(demo)
+app.command()(train)
 app.add_typer(data_app, name="data")
 
 

@@ -23,7 +23,7 @@ FIELD_BITS = 20
 
 
 class Transform(nn.Module):
-    """8-bit images [B, C, H, W] to float32 network inputs.
+    """8-bit images [B, C, H, W] to network inputs, float32 unless the module is made another type.
 
     `mean` and `std` are per channel, or one number for all, of pixels in [0, 1]; the default maps them to [-1, 1].
     `padding` is the most a crop is shifted by in each direction. A module only so that its constants follow a device.
@@ -53,7 +53,7 @@ class Transform(nn.Module):
 
     def plain(self, images: Tensor) -> Tensor:
         """Normalised and nothing else, for evaluation."""
-        return images.float().mul_(self.scale).add_(self.shift)
+        return images.to(self.scale.dtype).mul_(self.scale).add_(self.shift)
 
     def augmented(self, images: Tensor, indices: Tensor, epoch: int | Tensor) -> Tensor:
         """Cropped, flipped and normalised; `indices` [B] are the samples' places in their data set.

@@ -1,0 +1,5 @@
+"""`python -m dsui` is `dsui`."""
+
+from dsui.cli import main
+
+main()

@@ -1,0 +1,128 @@
+"""`dsui train`: one run from data to weights."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from dsui.data.dataset import ImageSet
+from dsui.data.registry import FOLDER, load
+from dsui.errors import DsuiError
+from dsui.training.checkpoint import SHORTEST_PAUSE
+from dsui.training.config import RunConfig
+from dsui.training.distributed import joined
+from dsui.training.loop import fit
+from dsui.training.recipe import load_recipe
+from dsui.training.step import Mode
+
+
+def train(
+    data: Annotated[str, typer.Option(help="A name of `dsui data list`, or folder:PATH.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run.")],
+    backbone: Annotated[str, typer.Option(help="small, resnet18 or vgg16.")] = "resnet18",
+    method: Annotated[str, typer.Option(help="dsui or msp.")] = "dsui",
+    recipe: Annotated[str, typer.Option(help="paper, released, modern, demo, or a YAML file.")] = "paper",
+    seed: Annotated[int, typer.Option(help="Of weights, order, augmentation and dropout.")] = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Change one setting of the recipe: --set epochs=3")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    root: Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")] = None,
+    size: Annotated[int, typer.Option(help="folder:PATH: side of the images in pixels.")] = 32,
+    channels: Annotated[int, typer.Option(help="folder:PATH: 1 for grey, 3 for colour.")] = 3,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="folder:PATH: leave out unreadable files.")] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    mode: Annotated[str, typer.Option(help="How steps run: auto, eager, compiled or graph.")] = "auto",
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="The same bits on every run; slower.")] = False,
+    sync_norms: Annotated[bool, typer.Option(help="Several processes: batch norm over all of them.")] = True,
+    checkpoint_seconds: Annotated[float, typer.Option(help="Shortest time between checkpoints.")] = SHORTEST_PAUSE,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+) -> None:
+    """Train a method on a data set; stopped at any moment, it goes on with --resume.
+
+    Example: dsui train --data cifar10 --backbone resnet18 --recipe paper --seed 0 --out runs/cifar10-0
+    """
+    chosen_mode = _mode(mode)
+    kind = _device_type(device)
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = not deterministic
+    overrides = dict(_assignment(setting) for setting in settings or [])
+    with joined(kind) as world:
+        images = _images(data, root, size, channels, skip_bad)
+        config = RunConfig(
+            data, backbone, method, seed, images.shape[1], images.shape[0], load_recipe(recipe, data, overrides)
+        )
+        place = torch.device(kind, world.local_rank) if kind == "cuda" else torch.device("cpu")
+        with _Screen(silent=quiet or not world.leader) as screen:
+            fit(config, images, out, place, world, screen, resume, chosen_mode, sync_norms, None, checkpoint_seconds)
+        if world.leader and not quiet:
+            typer.echo(f"Trained; the weights are in {out / 'model.safetensors'}.")
+
+
+class _Screen:
+    """A live bar on a terminal, one plain line per epoch elsewhere."""
+
+    def __init__(self, silent: bool) -> None:
+        self.console = Console(stderr=True, quiet=silent, highlight=False)
+        self.live = self.console.is_terminal and not silent
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=self.console, transient=True, disable=not self.live)
+        self.task = self.bar.add_task("starting", total=None)
+        self.rate = ""
+
+    def __enter__(self) -> _Screen:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
+        self.bar.update(self.task, completed=done, total=total, description=f"{self.rate}{_words(figures)}")
+
+    def epoch(self, row: dict[str, object]) -> None:
+        figures = {name: value for name, value in row.items() if isinstance(value, float) and name != "seconds"}
+        line = f"epoch {row['epoch']}: {_words(figures)}, {row['seconds']} s"
+        self.rate = f"epoch {row['epoch']} done; "
+        if not self.live:
+            self.console.print(line, soft_wrap=True)
+
+
+def _words(figures: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+
+
+def _images(data: str, root: Path | None, size: int, channels: int, skip_bad: bool) -> ImageSet:
+    if data.startswith(FOLDER):
+        return load(data, "train", root, size=size, channels=channels, skip_bad=skip_bad)
+    return load(data, "train", root)
+
+
+def _assignment(setting: str) -> tuple[str, str]:
+    key, sign, value = setting.partition("=")
+    if not sign:
+        raise DsuiError(f"--set {setting} is no assignment; write --set KEY=VALUE, as in --set epochs=3.")
+    return key.strip(), value.strip()
+
+
+def _mode(name: str) -> Mode | None:
+    modes: dict[str, Mode | None] = {"auto": None, "eager": "eager", "compiled": "compiled", "graph": "graph"}
+    if name not in modes:
+        raise DsuiError(f"--mode {name} is unknown; choose from {', '.join(modes)}.")
+    return modes[name]
+
+
+def _device_type(name: str) -> str:
+    if name not in {"auto", "cpu", "cuda"}:
+        raise DsuiError(f"--device {name} is unknown; choose auto, cpu or cuda.")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise DsuiError("there is no GPU that PyTorch can use; choose --device cpu.")
+    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"

@@ -1,0 +1,71 @@
+"""DS-UI: the network with the MoGMM-FC layer and a dual-supervised objective; see `dsui.head` and `dsui.objectives`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dsui.head import HeadOutput, MoGMMHead
+from dsui.methods.method import Method
+from dsui.methods.network import FeatureNetwork
+from dsui.objectives import DualSupervisedLoss
+from dsui.training.recipe import Recipe
+
+ALIVE = 0.01
+"""A component that holds at least this share of its class is alive."""
+
+
+class DualSupervised(Method):
+    """While warming up, cross-entropy of the tied classifier alone."""
+
+    def __init__(self, backbone: str, channels: int, num_classes: int, recipe: Recipe) -> None:
+        super().__init__()
+        released = recipe.head == "released"
+        self.network = FeatureNetwork(backbone, channels, recipe, ending="normalized" if released else "linear")
+        make = MoGMMHead.released if released else MoGMMHead
+        self.head: MoGMMHead = make(self.network.out_features, num_classes, recipe.components)
+        self.objective = DualSupervisedLoss(recipe.objective, recipe.rho, recipe.gamma, recipe.regularizer)
+        self.initializes = recipe.initialize
+
+    def forward(self, images: Tensor) -> HeadOutput:
+        output: HeadOutput = self.head(self.network(images))
+        return output
+
+    def loss(self, output: HeadOutput, labels: Tensor) -> Tensor:
+        if self.warming_up:
+            value = F.cross_entropy(output.logits, labels)
+            self.terms = {"cross_entropy": value.detach()}
+            return value
+        value = self.objective(output, labels, self.head)
+        self.terms = self.objective.terms
+        return value
+
+    def logits(self, output: HeadOutput) -> Tensor:
+        return output.logits
+
+    def mixture_parameters(self) -> Iterable[nn.Parameter]:
+        return self.head.parameters()
+
+    def set_class_counts(self, counts: Tensor) -> None:
+        self.head.set_class_prior(counts.tolist())
+
+    @torch.no_grad()
+    def end_warm_up(self, images: Iterable[tuple[Tensor, Tensor]]) -> None:
+        if not self.initializes:
+            return
+        self.network.eval()
+        features, labels = zip(*((self.network(x).float(), y) for x, y in images), strict=True)
+        self.network.train()
+        self.head.initialize(torch.cat(features), torch.cat(labels))
+
+    def log_row(self) -> dict[str, object]:
+        weights = self.head.mixing_weights.detach()
+        return {
+            "component_usage": [[round(share, 4) for share in row] for row in weights.tolist()],
+            "alive": [round(share, 4) for share in (weights >= ALIVE).float().mean(1).tolist()],
+            "logit_scale": torch.as_tensor(self.head.logit_scale).item(),
+            "mean_log_variance": self.head.log_variances.mean().item(),
+        }

@@ -1,0 +1,24 @@
+"""Backbone and, where the recipe asks for it, the paper's neck: images [B, C, H, W] to features [B, M]."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from dsui.backbones.neck import Ending, Neck
+from dsui.backbones.registry import build
+from dsui.training.recipe import Recipe
+
+
+class FeatureNetwork(nn.Module):
+    """`ending` says how the neck ends for the output layer that follows; see `dsui.backbones.neck`."""
+
+    def __init__(self, backbone: str, channels: int, recipe: Recipe, ending: Ending) -> None:
+        super().__init__()
+        options = {"released_start": True} if recipe.released_start and backbone == "resnet18" else {}
+        self.backbone = build(backbone, channels, **options)
+        self.neck = Neck(self.backbone.out_features, dropout=recipe.dropout, ending=ending) if recipe.neck else None
+        self.out_features = self.neck.out_features if self.neck is not None else self.backbone.out_features
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.backbone(images)
+        return features if self.neck is None else self.neck(features)

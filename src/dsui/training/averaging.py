@@ -1,0 +1,98 @@
+"""Averages of the weights along training, which generalise better than the last weights.
+
+EMA: avg += (1 - d_n) (w - avg), with d_n = min(d, (1 + n) / (10 + n)) after n updates. The smaller decay at
+the start lets the average forget the first weights at once instead of in 1 / (1 - d) updates; it is that of
+TensorFlow's `tf.train.ExponentialMovingAverage` with `num_updates`.
+SWA (Izmailov et al., UAI 2018): avg += (w - avg) / (n + 1), the mean of all weights given so far.
+
+Buffers are not averaged: the mean of batch-norm statistics belongs to none of the networks, least of all to
+the averaged one. Re-estimate them with `dsui.training.batch_norm.reestimate` on the averaged weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+class WeightAverage:
+    """The average of `model`'s parameters, on their device: of the last 1 / (1 - decay) updates, or of all.
+
+    Build it after the model is on its device. The number of updates lives on the device too, so that
+    `update` can be captured in a CUDA graph and counts its replays.
+    """
+
+    def __init__(self, model: nn.Module, decay: float | None = None) -> None:
+        if decay is not None and not 0 <= decay < 1:
+            raise ValueError(f"decay must be at least 0 and below 1, got {decay}; leave it out for a plain mean.")
+        self.decay = decay
+        named = dict(model.named_parameters())
+        if not named:
+            raise ValueError("the model has no parameters to average.")
+        self._names = list(named)
+        self._parameters: list[Tensor] = list(named.values())
+        self._averages = [parameter.detach().clone() for parameter in self._parameters]
+        self._updates = torch.zeros((), dtype=torch.int64, device=self._averages[0].device)
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take the present weights into the average."""
+        steps = torch._foreach_sub(self._parameters, self._averages)
+        # one kernel for all parameters asks for a scalar of their own type
+        torch._foreach_mul_(steps, self._share().to(steps[0].dtype))
+        torch._foreach_add_(self._averages, steps)
+        self._updates.add_(1)
+
+    @contextmanager
+    def swapped(self) -> Iterator[None]:
+        """The model has the averaged weights inside, and its own to the last bit afterwards."""
+        own = [parameter.detach().clone() for parameter in self._parameters]
+        self._overwrite(self._averages)
+        try:
+            yield
+        finally:
+            self._overwrite(own)
+
+    @torch.no_grad()
+    def copy_to(self, model: nn.Module) -> None:
+        """Give the averaged weights to `model`, which has the parameters of the averaged one."""
+        targets: dict[str, Tensor] = dict(model.named_parameters())
+        self._check(targets, "the model")
+        torch._foreach_copy_([targets[name] for name in self._names], self._averages)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """`updates`, their number, and `average.NAME` for every parameter; not copies, as in PyTorch."""
+        return {"updates": self._updates, **{f"average.{name}": a for name, a in self._named_averages().items()}}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from a `state_dict`, in place: a captured `update` stays valid."""
+        loaded = {name.removeprefix("average."): value for name, value in state.items() if name != "updates"}
+        self._check(loaded, "the state dict")
+        for name, average in self._named_averages().items():
+            average.copy_(loaded[name])
+        self._updates.copy_(state["updates"])
+
+    @torch.no_grad()
+    def _overwrite(self, weights: list[Tensor]) -> None:
+        torch._foreach_copy_(self._parameters, weights)
+
+    def _share(self) -> Tensor:
+        """What the present weights get in the average, in float64: 1 - d_n or 1 / (n + 1)."""
+        n = self._updates.double()
+        return 1 / (n + 1) if self.decay is None else 1 - ((1 + n) / (10 + n)).clamp(max=self.decay)
+
+    def _named_averages(self) -> dict[str, Tensor]:
+        return dict(zip(self._names, self._averages, strict=True))
+
+    def _check(self, tensors: dict[str, Tensor], owner: str) -> None:
+        found = {name: tensor.shape for name, tensor in tensors.items()}
+        expected = {name: average.shape for name, average in self._named_averages().items()}
+        if found != expected:
+            wrong = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+            raise ValueError(
+                f"{owner} and the averaged model differ in {', '.join(wrong)}; build both for the same configuration."
+            )

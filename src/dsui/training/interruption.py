@@ -1,0 +1,36 @@
+"""Ctrl-C and SIGTERM as a wish to stop after the present step, so that a run can be saved."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType, TracebackType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interruption:
+    """Within its context the first signal sets `wanted`; a second one ends the process as usual."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self._former: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> Interruption:
+        for number in SIGNALS:
+            self._former[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self.wanted = True
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._former = {}

@@ -1,0 +1,183 @@
+"""Train a run from its first step, or from its last checkpoint, to its weights, and never lose work.
+
+A checkpoint is written at the end, when the process is asked to stop, and now and then (`checkpoint.Pacer`). It is only
+written after the loss was looked at, so the last checkpoint is always a good one.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from dsui import __version__
+from dsui.data.dataset import ImageSet
+from dsui.errors import DivergenceError, DsuiError
+from dsui.training.checkpoint import SHORTEST_PAUSE, Pacer, check_room
+from dsui.training.config import RunConfig
+from dsui.training.distributed import World
+from dsui.training.interruption import Interruption
+from dsui.training.run_folder import RunFolder
+from dsui.training.step import LARGEST_LOSS, Mode, own_stream
+from dsui.training.trainer import Trainer
+
+REPORT_SECONDS = 1.0
+STATE_COPIES = 4
+"""Weights, two moments of the optimizer and an average make a checkpoint some four times the weights."""
+
+
+class InterruptedRun(DsuiError):  # noqa: N818 - what happened is no error
+    """The user stopped the run; it was saved."""
+
+
+class Reporter(Protocol):
+    """Whoever shows a run's progress."""
+
+    def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
+        """About once a second; figures are of the epoch so far."""
+        ...
+
+    def epoch(self, row: dict[str, object]) -> None:
+        """After each epoch, what was logged."""
+        ...
+
+
+def fit(
+    config: RunConfig,
+    images: ImageSet,
+    out: Path,
+    device: torch.device,
+    world: World,
+    reporter: Reporter,
+    resume: bool = False,
+    mode: Mode | None = None,
+    sync_norms: bool = True,
+    memory_budget: int | None = None,
+    checkpoint_seconds: float = SHORTEST_PAUSE,
+) -> Trainer:
+    """The finished trainer; its run folder holds weights, state and log. In several processes the leader writes."""
+    with own_stream(device), ExitStack() as closing:
+        folder = None
+        if world.leader:
+            make = RunFolder.resume if resume else RunFolder.create
+            folder = closing.enter_context(make(out, config.mapping()))
+        trainer = Trainer(config, images, device, world, mode, sync_norms, memory_budget)
+        if folder is not None:
+            check_room(out, 2 * STATE_COPIES * sum(t.nbytes for t in trainer.method.state_dict().values()))
+        interruption = closing.enter_context(Interruption())
+        pacer = Pacer(time.monotonic(), checkpoint_seconds)
+        _Loop(trainer, folder, out, reporter, interruption, pacer).run(resume)
+    return trainer
+
+
+class _Loop:
+    def __init__(
+        self,
+        trainer: Trainer,
+        folder: RunFolder | None,
+        out: Path,
+        reporter: Reporter,
+        interruption: Interruption,
+        pacer: Pacer,
+    ) -> None:
+        self.trainer, self.folder, self.out, self.reporter = trainer, folder, out, reporter
+        self.interruption, self.step, self.pacer = interruption, trainer.step, pacer
+        self.reported = time.monotonic()
+        self.epoch_began = time.monotonic()
+        self.last_saved = 0
+
+    def run(self, resume: bool) -> None:
+        trainer, per_epoch = self.trainer, self.trainer.steps_per_epoch
+        if resume:
+            self._load()
+        first, start = divmod(self.step.steps_done, per_epoch)
+        for epoch in range(first, trainer.recipe.epochs):
+            self.epoch_began = time.monotonic()
+            for position, _ in enumerate(trainer.epoch_steps(epoch, start), start=start):
+                if position + 1 == per_epoch:
+                    self._end_epoch(epoch)
+                self._between_steps()
+            start = 0
+        self._save()
+        trainer.finish()
+        if self.folder is not None:
+            self.folder.save_weights(trainer.method.state_dict(), {"version": __version__})
+
+    def _load(self) -> None:
+        """Every process reads the leader's checkpoint, so `out` must be on a disk that all of them see."""
+        self.trainer.world.barrier()
+        state = RunFolder.read_state(self.out, self.trainer.device)
+        if state is None:
+            return
+        self.trainer.load(state)
+        self.last_saved = self.step.steps_done
+        if self.folder is not None:
+            self.folder.trim_log(self.step.steps_done)
+
+    def _between_steps(self) -> None:
+        now = time.monotonic()
+        if self._stop_wanted():
+            self._save()
+            raise InterruptedRun(
+                f"stopped after step {self.step.steps_done} of {self.trainer.total_steps}; "
+                f"go on with the same command and --resume (run folder {self.out})."
+            )
+        if now - self.reported >= REPORT_SECONDS:
+            self.reported = now
+            self._check()
+            self.reporter.steps(self.step.steps_done, self.trainer.total_steps, self._figures())
+        if self.folder is not None and self.pacer.due(now):
+            self._save()
+
+    def _stop_wanted(self) -> bool:
+        if self.trainer.world.size == 1:
+            return self.interruption.wanted
+        wanted = torch.tensor(float(self.interruption.wanted), device=self.trainer.device)
+        torch.distributed.all_reduce(wanted)
+        return bool(wanted > 0)
+
+    def _end_epoch(self, epoch: int) -> None:
+        self._check()
+        self.trainer.end_epoch(epoch)
+        seconds = time.monotonic() - self.epoch_began
+        figures = self._figures()
+        row: dict[str, object] = {"epoch": epoch, "step": self.step.steps_done, **figures, "seconds": round(seconds, 3)}
+        if self.folder is not None:
+            self.folder.log({**row, **self.trainer.method.log_row()})
+        self.reporter.epoch(row)
+        self.step.meter.reset()
+
+    def _figures(self) -> dict[str, float]:
+        """Means over the epoch so far, of this process's samples."""
+        sums = {name: value.item() for name, value in self.step.meter.sums.items()}
+        samples = sums.pop("samples", 0.0) or 1.0
+        figures = {name: value / samples for name, value in sums.items()}
+        figures["accuracy"] = figures.pop("hits", 0.0)
+        return figures
+
+    def _check(self) -> None:
+        step = int(self.step.meter.diverged_at.item())
+        if step >= 0:
+            epoch = step // self.trainer.steps_per_epoch
+            kept = (
+                f"the last good checkpoint is of step {self.last_saved}"
+                if self.last_saved
+                else "there is no checkpoint yet"
+            )
+            raise DivergenceError(
+                f"the loss of step {step} (epoch {epoch}) is not a number or beyond {LARGEST_LOSS:g}; {kept}; "
+                "lower the rate (--set peak_rate=...) or clip the gradient (--set clip=1)."
+            )
+
+    def _save(self) -> None:
+        self._check()
+        if self.folder is None:
+            return
+        began = time.monotonic()
+        self.folder.save_state(self.trainer.state())
+        now = time.monotonic()
+        self.pacer.saved(now - began, now)
+        self.last_saved = self.step.steps_done

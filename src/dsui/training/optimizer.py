@@ -1,0 +1,50 @@
+"""The optimizer of a recipe: which parameters decay, and a learning rate that a captured graph can read."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from dsui.methods.method import Method
+from dsui.training.recipe import Recipe
+
+
+def parameter_groups(method: Method, recipe: Recipe) -> list[dict[str, object]]:
+    """Decaying and spared parameters: norms, biases and the mixture's own decay as the recipe says."""
+    mixture = {id(parameter) for parameter in method.mixture_parameters()}
+    members: dict[float, list[nn.Parameter]] = {recipe.weight_decay: [], 0.0: []}
+    for parameter in method.parameters():
+        a_matrix = parameter.ndim > 1  # norms and biases are vectors
+        decays = recipe.decay_mixture if id(parameter) in mixture else recipe.decay_norms or a_matrix
+        members[recipe.weight_decay if decays else 0.0].append(parameter)
+    return [{"params": params, "weight_decay": decay} for decay, params in members.items() if params]
+
+
+def make_optimizer(method: Method, recipe: Recipe, device: torch.device) -> Optimizer:
+    """On a GPU the rate is a device tensor and the update one fused kernel, so that a graph may hold it."""
+    groups = parameter_groups(method, recipe)
+    rate: float | Tensor = recipe.peak_rate
+    fused = device.type == "cuda"
+    if fused:
+        rate = torch.tensor(recipe.peak_rate, device=device)
+    if recipe.optimizer == "sgd":
+        return SGD(groups, lr=rate, momentum=recipe.momentum, nesterov=recipe.nesterov, fused=fused)
+    if recipe.decoupled_decay:
+        return AdamW(groups, lr=rate, fused=fused, capturable=fused)
+    return Adam(groups, lr=rate, fused=fused, capturable=fused)
+
+
+def set_rate(optimizer: Optimizer, rate: Tensor) -> None:
+    """Write into the device tensor where there is one, so that a captured graph sees it."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].copy_(rate)
+        else:
+            group["lr"] = float(rate)
+
+
+def clip_gradients(parameters: list[nn.Parameter], largest: float) -> None:
+    """Scale all gradients so that their joint norm is at most `largest`; 0 leaves them alone."""
+    if largest > 0:
+        nn.utils.clip_grad_norm_(parameters, largest)

@@ -1,0 +1,195 @@
+"""One training step: gather, augment, forward, loss, backward, clip, update, average.
+
+It is one function of device tensors: the step counter, the epoch's order and the table of learning rates lie on the
+device, and dropout's generator is seeded from (seed, step, process) before every step. So it can run as it is, with
+its forward pass compiled, or whole as one CUDA graph, and a resumed run goes on as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from dsui.data.augment import Transform, mixed
+from dsui.data.pipeline import Batch, ResidentSource
+from dsui.methods.method import Method
+from dsui.training.averaging import WeightAverage
+from dsui.training.optimizer import clip_gradients, set_rate
+from dsui.training.recipe import Recipe
+from dsui.training.sharpness import SharpnessAware, frozen_statistics
+
+Mode = Literal["eager", "compiled", "graph"]
+TRIAL_STEPS = 3
+LARGEST_LOSS = 1e6
+"""A loss beyond this has diverged."""
+
+
+def own_stream(device: torch.device) -> AbstractContextManager[object]:
+    """Build and run a trainer within this: a graph cannot be captured where gradients belong to the default stream."""
+    return torch.cuda.stream(torch.cuda.Stream(device)) if device.type == "cuda" else nullcontext()
+
+
+class LossModule(nn.Module):
+    """Images and labels to loss and logits, as one module that DDP and torch.compile can wrap."""
+
+    def __init__(self, method: Method, autocast: AbstractContextManager[object]) -> None:
+        super().__init__()
+        self.method, self.autocast = method, autocast
+
+    def forward(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        with self.autocast:
+            output = self.method(images)
+        return self.method.loss(output, labels), self.method.logits(output).detach()
+
+
+class Meter:
+    """Sums over an epoch, on the device: loss and its terms, hits, samples, and the first step that had diverged."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.sums: dict[str, Tensor] = {}
+        self.diverged_at = torch.full((), -1, dtype=torch.int64, device=device)
+
+    def add(self, step: Tensor, values: dict[str, Tensor]) -> None:
+        for name, value in values.items():
+            if name not in self.sums:
+                self.sums[name] = torch.zeros((), dtype=torch.float64, device=self.device)
+            self.sums[name].add_(value)
+        healthy = values["loss"].abs() < LARGEST_LOSS  # false for nan
+        first = (self.diverged_at < 0) & ~healthy
+        self.diverged_at.copy_(torch.where(first, step, self.diverged_at))
+
+    def reset(self) -> None:
+        for value in self.sums.values():
+            value.zero_()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return dict(self.sums)
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.sums = {name: value.to(self.device, torch.float64) for name, value in state.items()}
+
+
+class TrainingStep:
+    """Call it once per step; `steps_done` counts. `batch` is given for streamed images, else gathered on the device."""
+
+    def __init__(
+        self,
+        method: Method,
+        loss_module: nn.Module,
+        optimizer: Optimizer,
+        transform: Transform,
+        rates: Tensor,
+        recipe: Recipe,
+        seed: int,
+        steps_per_epoch: int,
+        source: ResidentSource | None,
+        average: WeightAverage | None,
+        device: torch.device,
+        mode: Mode,
+        rank: int = 0,
+    ) -> None:
+        self.method, self.optimizer, self.transform, self.recipe = method, optimizer, transform, recipe
+        self.loss_module = torch.compile(loss_module) if mode == "compiled" else loss_module
+        self.source, self.average, self.device, self.mode = source, average, device, mode
+        self.steps_per_epoch, self.seed = steps_per_epoch, mixed(mixed(seed) ^ rank)
+        self.rates = rates.to(device)
+        self.sharpness = SharpnessAware(method.parameters(), recipe.sam) if recipe.sam > 0 else None
+        self.meter = Meter(device)
+        self.counter = torch.zeros((), dtype=torch.int64, device=device)
+        self.order = torch.zeros(0, dtype=torch.int64, device=device)
+        self.steps_done = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def begin_epoch(self, order: Tensor) -> None:
+        """`order` [steps, B]: the epoch's indices, this process's part of each batch."""
+        if self.order.shape == order.shape:
+            self.order.copy_(order)
+        else:
+            self.order = order.to(self.device)
+            self._graph = None
+
+    def forget_graph(self) -> None:
+        """Capture anew before the next step, because what is captured has changed (the end of a warm-up, say)."""
+        self._graph = None
+
+    def resume(self, steps_done: int) -> None:
+        self.steps_done = steps_done
+        self.counter.fill_(steps_done)
+
+    def __call__(self, batch: Batch | None = None) -> None:
+        if self.mode == "graph" and self._graph is None:
+            self._capture()
+        torch.manual_seed(mixed(self.seed ^ self.steps_done) >> 1)
+        if self._graph is not None:
+            self._graph.replay()
+        else:
+            self._run(batch)
+        self.steps_done += 1
+
+    def _run(self, batch: Batch | None = None) -> None:
+        if batch is None:
+            assert self.source is not None
+            position = (self.counter % self.steps_per_epoch).view(1)
+            batch = self.source.take(self.order.index_select(0, position)[0])
+        images = self.transform.augmented(batch.images, batch.indices, self.counter // self.steps_per_epoch)
+        if self.device.type == "cuda":
+            images = images.contiguous(memory_format=torch.channels_last)
+        set_rate(self.optimizer, self.rates.index_select(0, self.counter.view(1))[0])
+        loss, logits = self._gradients(images, batch.labels)
+        values = {"loss": loss.detach(), **self.method.terms}
+        if self.sharpness is not None:
+            self.sharpness.climb()
+            with frozen_statistics(self.method):
+                self._gradients(images, batch.labels)
+            self.sharpness.descend()
+        clip_gradients(list(self.method.parameters()), self.recipe.clip)
+        self.optimizer.step()
+        if self.average is not None and self.recipe.average == "ema":
+            self.average.update()
+        size = torch.full((), len(batch.labels), device=self.device)
+        hits = (logits.argmax(1) == batch.labels).sum()
+        self.meter.add(self.counter, {**{name: v * size for name, v in values.items()}, "hits": hits, "samples": size})
+        self.counter.add_(1)
+
+    def _gradients(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        self.optimizer.zero_grad(set_to_none=True)
+        loss, logits = self.loss_module(images, labels)
+        loss.backward()
+        return loss, logits
+
+    def _capture(self) -> None:
+        """Record one step. The trial steps that must come before change weights, statistics, optimizer and counters,
+        so all of these are put back."""
+        saved = [(tensor, tensor.clone()) for tensor in self._state()]
+        known = {id(value) for value in self._optimizer_tensors()}
+        for _ in range(TRIAL_STEPS):
+            self._run()
+        graph = torch.cuda.CUDAGraph()
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph, stream=torch.cuda.current_stream(self.device)):
+            self._run()
+        with torch.no_grad():
+            for tensor, value in saved:
+                tensor.copy_(value)
+            for value in self._optimizer_tensors():
+                if id(value) not in known:
+                    value.zero_()
+            for value in self.meter.sums.values():
+                if not any(value is tensor for tensor, _ in saved):
+                    value.zero_()
+        self._graph = graph
+
+    def _state(self) -> list[Tensor]:
+        averaged = self.average.state_dict().values() if self.average is not None else []
+        model = [*self.method.parameters(), *self.method.buffers()]
+        sums = [*self.meter.sums.values(), self.meter.diverged_at]
+        return [*model, *self._optimizer_tensors(), *averaged, *sums, self.counter]
+
+    def _optimizer_tensors(self) -> list[Tensor]:
+        states = self.optimizer.state.values()
+        return [value for state in states for value in state.values() if isinstance(value, Tensor)]

@@ -1,0 +1,171 @@
+"""A run in memory: network, optimizer, data and step, whole in one state that a checkpoint can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from dsui.data.augment import Transform
+from dsui.data.dataset import ImageSet
+from dsui.data.pipeline import ResidentSource, StreamedSource, epoch_batches, open_source
+from dsui.errors import DsuiError
+from dsui.methods.registry import build
+from dsui.training.averaging import WeightAverage
+from dsui.training.batch_norm import reestimate, synchronise
+from dsui.training.config import RunConfig
+from dsui.training.distributed import World
+from dsui.training.optimizer import make_optimizer
+from dsui.training.schedule import rates
+from dsui.training.step import LossModule, Mode, TrainingStep
+
+
+class Trainer:
+    """Everything a run consists of. `mode` None chooses a CUDA graph where it is possible and eager steps elsewhere."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        images: ImageSet,
+        device: torch.device,
+        world: World,
+        mode: Mode | None = None,
+        sync_norms: bool = True,
+        memory_budget: int | None = None,
+    ) -> None:
+        recipe = config.recipe
+        self.config, self.recipe, self.device, self.world = config, recipe, device, world
+        self.samples = len(images.labels)
+        self.steps_per_epoch = self.samples // recipe.batch
+        if self.steps_per_epoch == 0:
+            raise DsuiError(
+                f"{images.name} has {self.samples} training images, fewer than one batch of {recipe.batch}; "
+                f"choose --set batch={max(2, self.samples // 2)} or less."
+            )
+        torch.manual_seed(config.seed)
+        channels, classes = images.shape[0], len(images.classes)
+        self.method = build(config.method, config.backbone, channels, classes, recipe).to(device)
+        self.method.set_class_counts(torch.bincount(images.labels, minlength=classes))
+        if device.type == "cuda":
+            self.method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if world.size > 1 and sync_norms:
+            synchronise(self.method)
+        self.source = open_source(images, device, memory_budget)
+        self.transform = Transform(recipe.padding, recipe.flip, recipe.mean, recipe.std, config.seed).to(device)
+        self.optimizer = make_optimizer(self.method, recipe, device)
+        decay = recipe.ema_decay if recipe.average == "ema" else None
+        self.average = None if recipe.average == "none" else WeightAverage(self.method, decay)
+        self.warmed_up = False
+        self.step = TrainingStep(
+            self.method,
+            self._loss_module(),
+            self.optimizer,
+            self.transform,
+            rates(recipe, self.steps_per_epoch),
+            recipe,
+            config.seed,
+            self.steps_per_epoch,
+            self.source if isinstance(self.source, ResidentSource) else None,
+            self.average,
+            device,
+            self._mode(mode),
+            world.rank,
+        )
+
+    @property
+    def total_steps(self) -> int:
+        return self.recipe.epochs * self.steps_per_epoch
+
+    def epoch_steps(self, epoch: int, start: int) -> Iterator[None]:
+        """Take the steps of an epoch from `start` on, one for each turn of the iterator."""
+        self._enter(epoch)
+        order = self.order(epoch)
+        self.step.begin_epoch(order)
+        if isinstance(self.source, StreamedSource):
+            for batch in self.source.stream(order[start:]):
+                self.step(batch)
+                yield
+        else:
+            for _ in range(start, self.steps_per_epoch):
+                self.step()
+                yield
+
+    def end_epoch(self, epoch: int) -> None:
+        swa = self.recipe.average == "swa" and epoch >= self.recipe.swa_start * self.recipe.epochs
+        if self.average is not None and swa:
+            self.average.update()
+
+    def order(self, epoch: int) -> Tensor:
+        """[steps, B / processes] indices of this process."""
+        parts = epoch_batches(
+            self.samples, self.recipe.batch, self.config.seed, epoch, rank=self.world.rank, world=self.world.size
+        )
+        return torch.stack(list(parts))
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        """Put averaged weights in place and estimate batch-norm statistics anew for them."""
+        if self.average is not None and self.average.state_dict()["updates"] > 0:
+            self.average.copy_to(self.method)
+            reestimate(self.method, (images for images, _ in self._inputs(self.recipe.epochs)))
+        self.method.eval()
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "model": self.method.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "meter": self.step.meter.state_dict(),
+            "steps": self.step.steps_done,
+            "warmed_up": self.warmed_up,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.method.load_state_dict(state["model"])
+        rate = [group["lr"] for group in self.optimizer.param_groups]
+        self.optimizer.load_state_dict(state["optimizer"])
+        for group, own in zip(self.optimizer.param_groups, rate, strict=True):
+            group["lr"] = own  # on its device; every step writes the scheduled value into it
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        self.step.meter.load_state_dict(state["meter"])
+        self.step.resume(state["steps"])
+        self.warmed_up = state["warmed_up"]
+
+    def _enter(self, epoch: int) -> None:
+        """Start the density terms when their epoch has come."""
+        self.method.train()
+        warming_up = epoch < self.recipe.density_warm_up
+        if not warming_up and not self.warmed_up:
+            self.method.end_warm_up(self._inputs(epoch))
+            self.warmed_up = True
+        if warming_up != self.method.warming_up:
+            self.method.warming_up = warming_up
+            self.step.forget_graph()
+
+    def _inputs(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Every training batch of an epoch, augmented, with its labels."""
+        for batch in self.source.stream(self.order(epoch)):
+            yield self.transform.augmented(batch.images, batch.indices, epoch), batch.labels
+
+    def _loss_module(self) -> nn.Module:
+        lowered = self.device.type == "cuda" and self.recipe.bfloat16
+        autocast = torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False) if lowered else nullcontext()
+        module = LossModule(self.method, autocast)
+        if self.world.size == 1:
+            return module
+        return DistributedDataParallel(module, device_ids=[self.device] if self.device.type == "cuda" else None)
+
+    def _mode(self, wanted: Mode | None) -> Mode:
+        alone = self.world.size == 1 and isinstance(self.source, ResidentSource)
+        capturable = self.device.type == "cuda" and alone and self.recipe.objective != "literal"
+        if wanted == "graph" and not capturable:
+            raise DsuiError(
+                "a CUDA graph needs one process on a GPU, a data set that fits into its memory and an objective that "
+                "does not look at its own value; choose --mode eager or compiled."
+            )
+        return wanted or ("graph" if capturable else "eager")

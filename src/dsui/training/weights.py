@@ -1,0 +1,46 @@
+"""The weights of a run as model.safetensors: tensors by name, and what explains them as text in the metadata.
+
+The format cannot hold code, so that a stranger's weights are safe to open.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from dsui.training.checkpoint import SCHEMA, RunError, check_schema, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from torch import Tensor
+
+
+def save_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write `tensors` from any device. Tied ones are written once for each name."""
+    # safetensors refuses tensors that share memory or are not contiguous; a copy of its own is neither
+    copies = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
+    content = save(copies, {**metadata, "schema": str(SCHEMA)})
+    write_whole(path, lambda stream: stream.write(content))
+
+
+def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors, on the CPU, and the metadata that `save_weights` wrote."""
+    try:
+        with safe_open(path, framework="pt") as content:
+            metadata: dict[str, str] = content.metadata() or {}
+            schema = metadata.get("schema", "")
+            check_schema(path, int(schema) if schema.isdecimal() else None)
+            return {name: content.get_tensor(name) for name in content.keys()}, metadata  # noqa: SIM118
+    except FileNotFoundError as error:
+        raise RunError(f"{path} is missing; train the run to its end or choose another.") from error
+    except OSError as error:
+        raise RunError(f"{path} cannot be read ({error}); mend this or choose another run.") from error
+    except SafetensorError as error:
+        raise RunError(f"{path} is cut off or no safetensors file ({error}); copy it again or train anew.") from error

@@ -1,0 +1,202 @@
+"""Runs that are trained, killed, stopped, resumed and refused, on the embedded digits."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dsui.data.registry import load
+from dsui.errors import DivergenceError, DsuiError
+from dsui.training.checkpoint import RunError
+from dsui.training.config import RunConfig
+from dsui.training.distributed import World
+from dsui.training.loop import InterruptedRun, fit
+from dsui.training.recipe import load_recipe
+from dsui.training.trainer import Trainer
+from dsui.training.weights import load_weights
+
+CPU = torch.device("cpu")
+EVERYTHING: dict[str, Any] = {  # a state in every part: moments, an average, dropout, a warm-up that ends in EM
+    "epochs": 4,
+    "neck": True,
+    "dropout": 0.2,
+    "average": "ema",
+    "ema_decay": 0.9,
+    "density_warm_up": 1,
+    "initialize": True,
+    "padding": 1,
+    "flip": True,
+}
+
+
+class Silent:
+    def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
+
+    def epoch(self, row: dict[str, object]) -> None: ...
+
+
+def config(method: str = "dsui", seed: int = 0, **settings: Any) -> RunConfig:
+    return RunConfig("digits", "small", method, seed, 8, 1, load_recipe("demo", "digits", settings))
+
+
+def trained(out: Path, run: RunConfig, resume: bool = False, pause: float = 60.0) -> Trainer:
+    images = load("digits", "train")
+    return fit(run, images, out, CPU, World(), Silent(), resume=resume, checkpoint_seconds=pause)
+
+
+def test_accuracy(trainer: Trainer) -> float:
+    images = load("digits", "test")
+    with torch.no_grad():
+        logits = trainer.method.logits(
+            trainer.method(trainer.transform.plain(images.read(torch.arange(len(images.labels)))))
+        )
+    return (logits.argmax(1) == images.labels).double().mean().item()
+
+
+test_accuracy.__test__ = False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("method", ["dsui", "msp"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"average": "swa", "swa_start": 0.5, "sam": 0.05, "clip": 1.0},
+        {"optimizer": "sgd", "peak_rate": 0.05, "momentum": 0.9, "nesterov": True, "neck": True, "dropout": 0.2},
+        {"average": "ema", "ema_decay": 0.95, "density_warm_up": 2},
+    ],
+)
+def test_recipes_learn(tmp_path: Path, method: str, settings: dict[str, Any]) -> None:
+    trainer = trained(tmp_path / "run", config(method, epochs=8, **settings))
+    assert test_accuracy(trainer) > 0.95  # 0.973 to 0.985 when written
+    weights, metadata = load_weights(tmp_path / "run" / "model.safetensors")
+    assert json.loads(metadata["config"])["method"] == method
+    twin = Trainer(config(method, epochs=8, **settings), load("digits", "train"), CPU, World())
+    twin.method.load_state_dict(weights)
+    assert test_accuracy(twin_in_evaluation(twin)) == test_accuracy(trainer)
+
+
+def twin_in_evaluation(trainer: Trainer) -> Trainer:
+    trainer.method.eval()
+    return trainer
+
+
+def test_the_log_has_a_row_per_epoch_with_figures_and_component_usage(tmp_path: Path) -> None:
+    trained(tmp_path / "run", config(epochs=3))
+    rows = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == [0, 1, 2]
+    assert [row["step"] for row in rows] == [15, 30, 45]
+    assert rows[2]["loss"] < rows[0]["loss"]
+    assert 0 < rows[0]["accuracy"] <= 1
+    for key in ("cross_entropy", "dual", "regularizer", "component_usage", "alive", "logit_scale", "seconds"):
+        assert key in rows[0]
+
+
+COMMAND = [sys.executable, "-m", "dsui", "train", "--data", "digits", "--backbone", "small", "--recipe", "demo"]
+SETTINGS = [f"--set={key}={json.dumps(value)}" for key, value in EVERYTHING.items()]
+
+
+def weights_of(run: Path) -> dict[str, torch.Tensor]:
+    return load_weights(run / "model.safetensors")[0]
+
+
+def test_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    """SIGKILL at random moments, many checkpoints, and at the end the weights and log of an undisturbed run."""
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [*COMMAND, *SETTINGS, "--quiet", "--checkpoint-seconds", "0.01", "--out"]
+    subprocess.run([*command, str(whole)], check=True, env=environment)
+    kills, chance = 0, random.Random(0)  # noqa: S311
+    for attempt in range(40):
+        resume = ["--resume"] if (broken / "config.yaml").exists() else []
+        process = subprocess.Popen([*command, str(broken), *resume], env=environment)
+        if kills < 3:
+            began = (broken / "state.pt").stat().st_mtime_ns if (broken / "state.pt").exists() else 0
+            while process.poll() is None:  # until it has saved something new, and a random moment longer
+                if (broken / "state.pt").exists() and (broken / "state.pt").stat().st_mtime_ns > began:
+                    time.sleep(chance.uniform(0, 0.3))
+                    break
+                time.sleep(0.005)
+            process.send_signal(signal.SIGKILL)
+        if process.wait() == 0:
+            break
+        kills += 1
+        assert attempt < 39
+    assert kills >= 1
+    ours, theirs = weights_of(broken), weights_of(whole)
+    assert ours.keys() == theirs.keys()
+    assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
+    logs = [[json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()] for run in (broken, whole)]
+    for row in (*logs[0], *logs[1]):
+        del row["seconds"]
+    assert logs[0] == logs[1]
+
+
+def test_stopping_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+    class StopAfterFirstEpoch(Silent):
+        def epoch(self, row: dict[str, object]) -> None:
+            if row["epoch"] == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    run, images = config(**EVERYTHING), load("digits", "train")
+    with pytest.raises(InterruptedRun, match=r"stopped after step 15 of 60; go on with the same command and --resume"):
+        fit(run, images, tmp_path / "run", CPU, World(), StopAfterFirstEpoch())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    resumed = trained(tmp_path / "run", run, resume=True)
+    straight = trained(tmp_path / "straight", run)
+    for ours, theirs in zip(resumed.method.state_dict().values(), straight.method.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_finished_run_resumes_to_itself_and_is_not_overwritten(tmp_path: Path) -> None:
+    run = config(epochs=1)
+    trained(tmp_path / "run", run)
+    before = weights_of(tmp_path / "run")
+    trained(tmp_path / "run", run, resume=True)
+    assert all(torch.equal(value, before[name]) for name, value in weights_of(tmp_path / "run").items())
+    with pytest.raises(RunError, match="already holds a run; use --resume or another --out"):
+        trained(tmp_path / "run", run)
+    with pytest.raises(
+        RunError, match=r"epochs: 1 there, 2 here.*seed: 0 there, 1 here|seed: 0 there, 1 here.*epochs: 1"
+    ):
+        trained(tmp_path / "run", config(seed=1, epochs=2), resume=True)
+
+
+def test_a_diverging_loss_stops_the_run_names_the_step_and_keeps_the_checkpoint(tmp_path: Path) -> None:
+    run = config(epochs=2)
+    trained(tmp_path / "run", run)
+    state = (tmp_path / "run" / "state.pt").read_bytes()
+    wild = config("msp", optimizer="sgd", peak_rate=1e12, epochs=2, rate_warm_up=0)
+    with pytest.raises(DivergenceError, match=r"the loss of step \d+ \(epoch 0\) is not a number or beyond 1e\+06"):
+        trained(tmp_path / "wild", wild)
+    assert not (tmp_path / "wild" / "model.safetensors").exists()
+    assert (tmp_path / "run" / "state.pt").read_bytes() == state
+
+
+def test_the_paper_loss_stops_with_its_own_sentence(tmp_path: Path) -> None:
+    run = config(objective="literal", peak_rate=0.1, rate_warm_up=0)
+    with pytest.raises(DivergenceError, match=r"literal objective diverged|is not a number or beyond"):
+        trained(tmp_path / "run", run)
+
+
+def test_a_batch_larger_than_the_data_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DsuiError, match="has 1000 training images, fewer than one batch of 4096"):
+        trained(tmp_path / "run", config(batch=4096))
+
+
+def test_streamed_and_resident_images_train_the_same_weights(tmp_path: Path) -> None:
+    images, run = load("digits", "train"), config(epochs=1)
+    resident = fit(run, images, tmp_path / "a", CPU, World(), Silent())
+    streamed = fit(run, images, tmp_path / "b", CPU, World(), Silent(), memory_budget=0)
+    for ours, theirs in zip(resident.method.state_dict().values(), streamed.method.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
