@@ -21,7 +21,7 @@ from dsui.training.checkpoint import RunError
 from dsui.training.config import RunConfig
 from dsui.training.distributed import World
 from dsui.training.loop import InterruptedRun, fit
-from dsui.training.recipe import load_recipe
+from dsui.training.recipe_file import load_recipe
 from dsui.training.trainer import Trainer
 from dsui.training.weights import load_weights
 

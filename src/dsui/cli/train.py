@@ -18,7 +18,7 @@ from dsui.training.checkpoint import SHORTEST_PAUSE
 from dsui.training.config import RunConfig
 from dsui.training.distributed import joined
 from dsui.training.loop import fit
-from dsui.training.recipe import load_recipe
+from dsui.training.recipe_file import load_recipe
 from dsui.training.step import Mode
 
 

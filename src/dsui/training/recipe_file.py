@@ -1,0 +1,184 @@
+"""Recipes as files: one flat YAML mapping each, every key a field of `Recipe`.
+
+A value may depend on the data set: `epochs: {default: 100, svhn: 40}`. A file of one's own names every key,
+or begins with `extends: paper` and gives what differs. Later values win: extended recipe, file, overrides.
+
+Where `epochs` is overridden and a length in epochs (`cycle`, `rate_warm_up`, `density_warm_up`) no longer fits
+and is not overridden with it, that length shrinks in proportion: round(epochs * length before / epochs before).
+So `epochs: 3` alone makes a short run of any recipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from dsui.data.registry import FOLDER, published
+from dsui.errors import DataError
+from dsui.training.recipe import Recipe, RecipeError
+
+Layer = dict[str, Any]
+KINDS: dict[str, Any] = get_type_hints(Recipe)
+OVERRIDES = "the overrides"
+
+
+def names() -> list[str]:
+    """The recipes that come with dsui."""
+    files = (resources.files("dsui.training") / "recipes").iterdir()
+    return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+
+
+def load_recipe(name: str, data: str, overrides: Mapping[str, object] = {}) -> Recipe:
+    """The recipe of that name, or of a path ending in .yaml or .yml, for a data set.
+
+    `overrides` win over the file; their strings are read as YAML, as from `--set epochs=3`.
+    """
+    own_file = name.lower().endswith((".yaml", ".yml"))
+    recipe: Layer = {"name": Path(name).stem if own_file else name}
+    for where, layer in [*(_own(name) if own_file else _shipped(name)), (OVERRIDES, _parsed(overrides))]:
+        recipe = _updated(recipe, _resolved(layer, data, where))
+    if missing := [key for key in KINDS if key not in recipe]:
+        raise RecipeError(
+            f"{name} has no {', '.join(missing)} for {data}; give every key, or begin the file with 'extends: paper'."
+        )
+    return Recipe(**recipe)
+
+
+def _shipped(name: str, subject: str | None = None) -> list[tuple[str, Layer]]:
+    """The one layer of a recipe that comes with dsui; `subject` begins the sentence if there is none."""
+    if name not in (known := names()):
+        nearest = get_close_matches(name.lower(), known, n=1, cutoff=0)[0]
+        subject = subject or f"recipe {name!r} is no .yaml file and"
+        raise RecipeError(f"{subject} none of {', '.join(known)}; did you mean {nearest}?")
+    text = (resources.files("dsui.training") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
+    return [(f"recipe {name!r}", _mapping(text, f"recipe {name!r}"))]
+
+
+def _own(path: str) -> list[tuple[str, Layer]]:
+    """The layers of a user's file: what it extends, if anything, and itself."""
+    try:
+        text = Path(path).expanduser().read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecipeError(f"cannot read the recipe {path}: {error.strerror}.") from error
+    except ValueError as error:
+        raise RecipeError(f"cannot read the recipe {path}: it is not UTF-8 text.") from error
+    layer = _mapping(text, path)
+    extended = layer.pop("extends", None)
+    below = [] if extended is None else _shipped(str(extended), f"{path} extends {str(extended)!r}, which is")
+    return [*below, (path, layer)]
+
+
+def _mapping(text: str, where: str) -> Layer:
+    values = _yaml(text, where)
+    if not isinstance(values, dict):
+        raise RecipeError(f"{where} is no mapping; write one 'key: value' on each line.")
+    return {str(key): value for key, value in values.items()}
+
+
+def _parsed(overrides: Mapping[str, object]) -> Layer:
+    return {
+        key: _yaml(value, f"the override {key}={value}") if isinstance(value, str) else value
+        for key, value in overrides.items()
+    }
+
+
+def _yaml(text: str, where: str) -> object:
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise RecipeError(f"{where} is not valid YAML: {error.problem} in line {line}.") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise RecipeError(f"{where} is not valid YAML: {error.reason} in line {line}.") from error
+    except ValueError as error:  # a date such as 2021-13-01
+        raise RecipeError(f"{where} is not valid YAML: {error}.") from error
+
+
+def _resolved(layer: Layer, data: str, where: str) -> Layer:
+    """The layer's values for this data set, converted to the types of `Recipe`; without those it leaves to others."""
+    resolved = {}
+    for key, value in layer.items():
+        if key not in KINDS:
+            nearest = get_close_matches(key, KINDS, n=1, cutoff=0)[0]
+            raise RecipeError(f"unknown key {key!r} in {where}; did you mean {nearest!r}?")
+        choices = value if isinstance(value, Mapping) else {"default": value}
+        converted = {str(name): _converted(key, choice, where) for name, choice in choices.items()}
+        for name in converted:
+            _check_data_set(name, f"{key} in {where}")
+        if (chosen := data if data in converted else "default") in converted:
+            resolved[key] = converted[chosen]
+    return resolved
+
+
+def _check_data_set(name: str, where: str) -> None:
+    """A mistyped name would silently leave a data set with the default."""
+    if name != "default" and not name.startswith(FOLDER):
+        try:
+            published(name)
+        except DataError as error:
+            raise RecipeError(f"{where}: {error}") from error
+
+
+def _updated(below: Layer, layer: Layer) -> Layer:
+    """The layer on top of what lies below, lengths shrunk where new epochs leave them no room."""
+    updated = below | layer
+    if "epochs" in layer and "epochs" in below:
+        epochs = max(layer["epochs"], 1)
+        for key, least, most in (
+            ("cycle", 1, epochs),
+            ("rate_warm_up", 0, epochs - 1),
+            ("density_warm_up", 0, epochs),
+        ):
+            if key not in layer and updated.get(key, 0) > most:
+                shrunk = round(epochs * below[key] / below["epochs"])
+                updated[key] = min(max(shrunk, least), most)
+    return updated
+
+
+def _converted(key: str, value: object, where: str) -> object:
+    try:
+        return _convert(value, KINDS[key])
+    except (ValueError, OverflowError) as error:
+        raise RecipeError(f"{key} is {value!r} in {where}; it must be {_expected(KINDS[key])}.") from error
+
+
+def _convert(value: object, kind: Any) -> object:
+    """The value as the annotated kind, or a ValueError."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        for part in parts:
+            with suppress(ValueError):
+                return _convert(value, part)
+    elif origin is Literal:
+        if value in parts:
+            return value
+    elif origin is tuple:
+        if isinstance(value, list | tuple):
+            return tuple(_convert(item, parts[0]) for item in value)
+    elif kind is float:
+        # YAML 1.1 reads 5e-4, without a dot, as a string
+        if isinstance(value, int | float | str) and not isinstance(value, bool):
+            return float(value)
+    elif type(value) is kind:  # not isinstance: true is no integer
+        return value
+    raise ValueError
+
+
+def _expected(kind: Any) -> str:
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return " or ".join(map(_expected, parts))
+    if origin is Literal:
+        return f"one of {', '.join(parts)}"
+    if origin is tuple:
+        return "a list of numbers"
+    simple = {int: "an integer", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
+    return simple[kind]
