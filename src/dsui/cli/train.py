@@ -19,6 +19,7 @@ from dsui.training.config import RunConfig
 from dsui.training.distributed import joined
 from dsui.training.loop import fit
 from dsui.training.recipe_file import load_recipe
+from dsui.training.run_folder import CONFIG
 from dsui.training.step import Mode
 
 
@@ -55,6 +56,7 @@ def train(
         torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = not deterministic
     overrides = dict(_assignment(setting) for setting in settings or [])
+    resume = resume or _restarted(out)
     with joined(kind) as world:
         images = _images(data, root, size, channels, skip_bad)
         config = RunConfig(
@@ -94,6 +96,11 @@ class _Screen:
         self.rate = f"epoch {row['epoch']} done; "
         if not self.live:
             self.console.print(line, soft_wrap=True)
+
+
+def _restarted(out: Path) -> bool:
+    """torchrun started the job again after a process died: the same command then means to go on."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 and (out / CONFIG).exists()
 
 
 def _words(figures: dict[str, float]) -> str:

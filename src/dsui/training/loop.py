@@ -25,6 +25,8 @@ from dsui.training.step import LARGEST_LOSS, Mode, own_stream
 from dsui.training.trainer import Trainer
 
 REPORT_SECONDS = 1.0
+LOST_PROCESS = ("Connection closed by peer", "Connection reset by peer", "NCCL", "Broken pipe", "Timed out waiting")
+"""In what gloo and nccl say when a process they wait for is gone."""
 STATE_COPIES = 4
 """Weights, two moments of the optimizer and an average make a checkpoint some four times the weights."""
 
@@ -90,6 +92,18 @@ class _Loop:
         self.last_saved = 0
 
     def run(self, resume: bool) -> None:
+        """Train to the end. A process that loses another one says so instead of showing what its backend says."""
+        try:
+            self._run(resume)
+        except RuntimeError as error:
+            if self.trainer.world.size == 1 or not any(sign in str(error) for sign in LOST_PROCESS):
+                raise
+            raise DsuiError(
+                f"another process of this job died; the last checkpoint is of step {self.last_saved}; "
+                f"go on with the same command and --resume (run folder {self.out})."
+            ) from error
+
+    def _run(self, resume: bool) -> None:
         trainer, per_epoch = self.trainer, self.trainer.steps_per_epoch
         if resume:
             self._load()

@@ -148,8 +148,10 @@ class Trainer:
             self.step.forget_graph()
 
     def _inputs(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Every training batch of an epoch, augmented, with its labels."""
-        for batch in self.source.stream(self.order(epoch)):
+        """Every training batch of an epoch, augmented, with its labels; in each process all of them, so that what is
+        estimated from them is the same everywhere."""
+        whole = epoch_batches(self.samples, self.recipe.batch, self.config.seed, epoch)
+        for batch in self.source.stream(whole):
             yield self.transform.augmented(batch.images, batch.indices, epoch), batch.labels
 
     def _loss_module(self) -> nn.Module:
@@ -158,7 +160,11 @@ class Trainer:
         module = LossModule(self.method, autocast)
         if self.world.size == 1:
             return module
-        return DistributedDataParallel(module, device_ids=[self.device] if self.device.type == "cuda" else None)
+        return DistributedDataParallel(
+            module,
+            device_ids=[self.device] if self.device.type == "cuda" else None,
+            find_unused_parameters=self.recipe.density_warm_up > 0,  # the variances wait for the density terms
+        )
 
     def _mode(self, wanted: Mode | None) -> Mode:
         alone = self.world.size == 1 and isinstance(self.source, ResidentSource)

@@ -1,0 +1,139 @@
+"""Two processes on one machine train what one process trains, and a lost process ends the job with a sentence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.multiprocessing.spawn import spawn
+
+from dsui.data.registry import load
+from dsui.training.config import RunConfig
+from dsui.training.distributed import World, joined
+from dsui.training.recipe_file import load_recipe
+from dsui.training.trainer import Trainer
+from dsui.training.weights import load_weights
+
+STEPS = 20
+SGD = {"optimizer": "sgd", "peak_rate": 0.05, "momentum": 0.9, "nesterov": True, "rate_warm_up": 0}
+
+
+def run_steps(world: World, dtype: torch.dtype, settings: dict[str, Any]) -> Trainer:
+    torch.set_num_threads(1)
+    torch.set_default_dtype(dtype)
+    try:
+        recipe = load_recipe("demo", "digits", {"epochs": 4, **settings})
+        run = RunConfig("digits", "small", "dsui", 0, 8, 1, recipe)
+        trainer = Trainer(run, load("digits", "train"), torch.device("cpu"), world)
+        trainer.transform.to(dtype)
+        taken = 0
+        for epoch in range(recipe.epochs):
+            for _ in trainer.epoch_steps(epoch, 0):
+                taken += 1
+                if taken == STEPS:
+                    return trainer
+    finally:
+        torch.set_default_dtype(torch.float32)
+    raise AssertionError("the epochs were too few")
+
+
+def process(rank: int, port: int, out: str, dtype: torch.dtype, settings: dict[str, Any]) -> None:
+    os.environ.update(
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2"
+    )
+    with joined("cpu") as world:
+        trainer = run_steps(world, dtype, settings)
+        torch.save({"model": trainer.method.state_dict(), "loss": trainer.step.meter.sums["loss"]}, f"{out}/{rank}.pt")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def two_processes(out: Path, dtype: torch.dtype, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    spawn(process, (free_port(), str(out), dtype, settings), nprocs=2)
+    return [torch.load(out / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize("settings", [SGD, {**SGD, "density_warm_up": 1, "initialize": True}])
+def test_two_processes_reach_the_weights_of_one_in_float64(tmp_path: Path, settings: dict[str, Any]) -> None:
+    ranks = two_processes(tmp_path, torch.float64, settings)
+    alone = run_steps(World(), torch.float64, settings).method.state_dict()
+    for name, value in alone.items():
+        for rank in ranks:
+            assert (rank["model"][name] - value).abs().max().item() <= 1e-9, name
+
+
+def test_two_processes_have_the_loss_of_one_with_adam_in_float32(tmp_path: Path) -> None:
+    ranks = two_processes(tmp_path, torch.float32, {})
+    alone = run_steps(World(), torch.float32, {}).step.meter.sums["loss"].item()
+    together = sum(rank["loss"].item() for rank in ranks)
+    assert together == pytest.approx(alone, rel=1e-3)
+
+
+def command(out: Path, *more: str) -> list[str]:
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        f"--master-port={free_port()}",
+        *more,
+    ]
+    settings = ["--set=epochs=3", "--checkpoint-seconds=0.01", "--device=cpu"]
+    return [
+        *launcher,
+        "-m",
+        "dsui",
+        "train",
+        "--data=digits",
+        "--backbone=small",
+        "--recipe=demo",
+        *settings,
+        f"--out={out}",
+    ]
+
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def test_torchrun_trains_and_only_the_leader_writes_and_prints(tmp_path: Path) -> None:
+    done = subprocess.run(command(tmp_path / "run"), capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Trained; the weights are in") == 1
+    weights, _ = load_weights(tmp_path / "run" / "model.safetensors")
+    assert "head.means" in weights
+    assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_lost_process_ends_the_job_with_a_sentence_and_a_usable_checkpoint(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    arguments = command(out)
+    arguments[arguments.index("--set=epochs=3")] = "--set=epochs=30"
+    job = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    while not (out / "state.pt").exists():
+        assert job.poll() is None
+        time.sleep(0.01)
+    children = [int(pid) for pid in Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()]
+    leader = int((out / ".lock").read_text())
+    os.kill(next(child for child in children if child != leader), signal.SIGKILL)
+    _, said = job.communicate(timeout=60)
+    assert job.returncode != 0
+    assert "another process of this job died; the last checkpoint is of step" in said
+    resumed = subprocess.run(
+        [*arguments, "--resume"], capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=60
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    assert (out / "model.safetensors").exists()
+    assert len((out / "log.jsonl").read_text().splitlines()) == 30, "no epoch is missing or twice"
