@@ -117,17 +117,22 @@ def test_torchrun_trains_and_only_the_leader_writes_and_prints(tmp_path: Path) -
     assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 3
 
 
-def test_a_lost_process_ends_the_job_with_a_sentence_and_a_usable_checkpoint(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    arguments = command(out)
-    arguments[arguments.index("--set=epochs=3")] = "--set=epochs=30"
-    job = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+def kill_a_follower(job: subprocess.Popen[str], out: Path) -> None:
+    """Once there is a checkpoint, SIGKILL the process that does not write."""
     while not (out / "state.pt").exists():
         assert job.poll() is None
         time.sleep(0.01)
     children = [int(pid) for pid in Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()]
     leader = int((out / ".lock").read_text())
     os.kill(next(child for child in children if child != leader), signal.SIGKILL)
+
+
+def test_a_lost_process_ends_the_job_with_a_sentence_and_a_usable_checkpoint(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    arguments = command(out)
+    arguments[arguments.index("--set=epochs=3")] = "--set=epochs=30"
+    job = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    kill_a_follower(job, out)
     _, said = job.communicate(timeout=60)
     assert job.returncode != 0
     assert "another process of this job died; the last checkpoint is of step" in said
@@ -137,3 +142,14 @@ def test_a_lost_process_ends_the_job_with_a_sentence_and_a_usable_checkpoint(tmp
     assert resumed.returncode == 0, resumed.stderr
     assert (out / "model.safetensors").exists()
     assert len((out / "log.jsonl").read_text().splitlines()) == 30, "no epoch is missing or twice"
+
+
+def test_torchrun_restarts_a_job_from_its_checkpoint(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    arguments = command(out, "--max-restarts=1")
+    arguments[arguments.index("--set=epochs=3")] = "--set=epochs=30"
+    job = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    kill_a_follower(job, out)
+    _, said = job.communicate(timeout=90)
+    assert job.returncode == 0, said
+    assert len((out / "log.jsonl").read_text().splitlines()) == 30

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import distributed
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch._C._distributed_c10d import TCPStore
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,25 @@ def joined(device_type: str) -> Iterator[World]:
     world = World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"]))
     if device_type == "cuda":
         torch.cuda.set_device(world.local_rank)
-    distributed.init_process_group("nccl" if device_type == "cuda" else "gloo")
+    backend = "nccl" if device_type == "cuda" else "gloo"
+    distributed.init_process_group(backend, store=_store(world), rank=world.rank, world_size=world.size)
     try:
         yield world
     finally:
         distributed.destroy_process_group()
+
+
+def _store(world: World) -> Store:
+    """Where processes leave their addresses for each other; anew for each restart.
+
+    torchrun keeps one store over all restarts. Without a name of its own a restarted process reads the address that a
+    dead one left there (seen with PyTorch 2.13 and gloo).
+    """
+    kept_by_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = TCPStore(
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        world.size,
+        is_master=world.leader and not kept_by_torchrun,
+    )
+    return PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
