@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import distributed
-from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch._C._distributed_c10d import TCPStore
+from torch.distributed.distributed_c10d import PrefixStore, Store
 
 
 @dataclass(frozen=True)
