@@ -119,14 +119,17 @@ def test_torchrun_trains_and_only_the_leader_writes_and_prints(tmp_path: Path) -
 
 def kill_a_follower(job: subprocess.Popen[str], out: Path) -> None:
     """Once there is a checkpoint, SIGKILL the process that does not write."""
+    deadline = time.monotonic() + 60
     while not (out / "state.pt").exists():
         assert job.poll() is None
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     children = [int(pid) for pid in Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()]
     leader = int((out / ".lock").read_text())
     os.kill(next(child for child in children if child != leader), signal.SIGKILL)
 
 
+@pytest.mark.soak
 def test_a_lost_process_ends_the_job_with_a_sentence_and_a_usable_checkpoint(tmp_path: Path) -> None:
     out = tmp_path / "run"
     arguments = command(out)
@@ -144,6 +147,7 @@ def test_a_lost_process_ends_the_job_with_a_sentence_and_a_usable_checkpoint(tmp
     assert len((out / "log.jsonl").read_text().splitlines()) == 30, "no epoch is missing or twice"
 
 
+@pytest.mark.soak
 def test_torchrun_restarts_a_job_from_its_checkpoint(tmp_path: Path) -> None:
     out = tmp_path / "run"
     arguments = command(out, "--max-restarts=1")

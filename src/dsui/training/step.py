@@ -54,12 +54,15 @@ class Meter:
         self.sums: dict[str, Tensor] = {}
         self.diverged_at = torch.full((), -1, dtype=torch.int64, device=device)
 
-    def add(self, step: Tensor, values: dict[str, Tensor]) -> None:
-        for name, value in values.items():
+    def add(self, step: Tensor, means: dict[str, Tensor], hits: Tensor, samples: int) -> None:
+        """`means` are those over a batch of `samples`, the loss among them."""
+        size = torch.full((), samples, device=self.device)
+        sums = {**{name: value * size for name, value in means.items()}, "hits": hits, "samples": size}
+        for name, value in sums.items():
             if name not in self.sums:
                 self.sums[name] = torch.zeros((), dtype=torch.float64, device=self.device)
             self.sums[name].add_(value)
-        healthy = values["loss"].abs() < LARGEST_LOSS  # false for nan
+        healthy = means["loss"].abs() < LARGEST_LOSS  # false for nan
         first = (self.diverged_at < 0) & ~healthy
         self.diverged_at.copy_(torch.where(first, step, self.diverged_at))
 
@@ -141,7 +144,7 @@ class TrainingStep:
             images = images.contiguous(memory_format=torch.channels_last)
         set_rate(self.optimizer, self.rates.index_select(0, self.counter.view(1))[0])
         loss, logits = self._gradients(images, batch.labels)
-        values = {"loss": loss.detach(), **self.method.terms}
+        means = {"loss": loss.detach(), **self.method.terms}
         if self.sharpness is not None:
             self.sharpness.climb()
             with frozen_statistics(self.method):
@@ -151,9 +154,8 @@ class TrainingStep:
         self.optimizer.step()
         if self.average is not None and self.recipe.average == "ema":
             self.average.update()
-        size = torch.full((), len(batch.labels), device=self.device)
         hits = (logits.argmax(1) == batch.labels).sum()
-        self.meter.add(self.counter, {**{name: v * size for name, v in values.items()}, "hits": hits, "samples": size})
+        self.meter.add(self.counter, means, hits, len(batch.labels))
         self.counter.add_(1)
 
     def _gradients(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
