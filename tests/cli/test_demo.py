@@ -34,6 +34,7 @@ def test_demo_prints_every_head_score_and_figure_with_its_deviation() -> None:
     assert len(rows) == 3
     assert all(len(re.findall(r"\d+\.\d±\d+\.\d", row)) == 5 for row in rows)
     assert "of 15 comparisons" in result.output
+    assert "a demonstration, not a proof" in " ".join(result.output.split())
 
 
 def test_the_verdict_names_what_is_lost() -> None:

@@ -2,8 +2,7 @@
 
 Each convolution is followed by batch norm and LeakyReLU(0.2); the second and third halve the image.
 What is larger than 8x8 after the first is max-pooled by two until it is not (28x28 to 7x7), so that the last
-features see most of the image: after eight epochs on 10,000 grey 28x28 house numbers (SVHN, one seed) the
-accuracy is 85 %, against 53 % without.
+features see most of the image.
 """
 
 from __future__ import annotations
