@@ -14,11 +14,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from dsui.data.dataset import ImageSet
 from dsui.data.registry import FOLDER, load
 from dsui.errors import DsuiError
+from dsui.methods.registry import names
 from dsui.training.checkpoint import SHORTEST_PAUSE
 from dsui.training.config import RunConfig
 from dsui.training.distributed import joined
 from dsui.training.loop import fit
-from dsui.training.recipe_file import load_recipe
+from dsui.training.recipe_file import load_recipe, method_options
 from dsui.training.run_folder import CONFIG
 from dsui.training.step import Mode
 
@@ -27,11 +28,14 @@ def train(
     data: Annotated[str, typer.Option(help="A name of `dsui data list`, or folder:PATH.")],
     out: Annotated[Path, typer.Option(help="Folder of the run.")],
     backbone: Annotated[str, typer.Option(help="small, resnet18 or vgg16.")] = "resnet18",
-    method: Annotated[str, typer.Option(help="dsui or msp.")] = "dsui",
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(names())}.")] = "dsui",
     recipe: Annotated[str, typer.Option(help="paper, released, modern, demo, or a YAML file.")] = "paper",
     seed: Annotated[int, typer.Option(help="Of weights, order, augmentation and dropout.")] = 0,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Change one setting of the recipe: --set epochs=3")
+        list[str] | None, typer.Option("--set", help="Change one setting of recipe or method: --set epochs=3")
+    ] = None,
+    outliers: Annotated[
+        str | None, typer.Option(help="Foreign training images, for methods that learn from them.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     root: Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")] = None,
@@ -55,16 +59,29 @@ def train(
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = not deterministic
-    overrides = dict(_assignment(setting) for setting in settings or [])
+    overrides, options = method_options(method, dict(_assignment(setting) for setting in settings or []))
     resume = resume or _restarted(out)
     with joined(kind) as world:
         images = _images(data, root, size, channels, skip_bad)
-        config = RunConfig(
-            data, backbone, method, seed, images.shape[1], images.shape[0], load_recipe(recipe, data, overrides)
-        )
+        foreign = None if outliers is None else _images(outliers, root, size, channels, skip_bad)
+        channels, size = images.shape[:2]
+        chosen = load_recipe(recipe, data, overrides)
+        config = RunConfig(data, backbone, method, seed, size, channels, chosen, options, outliers)
         place = torch.device(kind, world.local_rank) if kind == "cuda" else torch.device("cpu")
         with _Screen(silent=quiet or not world.leader) as screen:
-            fit(config, images, out, place, world, screen, resume, chosen_mode, sync_norms, None, checkpoint_seconds)
+            fit(
+                config,
+                images,
+                out,
+                place,
+                world,
+                screen,
+                resume,
+                chosen_mode,
+                sync_norms,
+                checkpoint_seconds=checkpoint_seconds,
+                outliers=foreign,
+            )
         if world.leader and not quiet:
             typer.echo(f"Trained; the weights are in {out / 'model.safetensors'}.")
 

@@ -1,8 +1,9 @@
 """Exact metrics of a ranking: sorted once, tied scores counted as one step, float64 throughout.
 
-Scores are uncertainties: larger means more likely wrong or foreign. `positive` marks the samples that
-should rank high (errors, foreign images). No score is squashed or binned, so any monotone transform of the
+Scores are uncertainties: larger means more likely wrong or foreign. `positive` marks the samples that should rank high
+(errors, foreign images); the others are in-domain. No score is squashed or binned, so any increasing transform of the
 scores gives the same figure. With one kind of sample only, a figure that compares the two is nan.
+The figures of selective prediction are in `dsui.evaluation.selective` and can be had from here too.
 """
 
 from __future__ import annotations
@@ -12,51 +13,127 @@ import math
 import torch
 from torch import Tensor
 
+from dsui.evaluation.selective import (
+    Ranking,
+    augrc,
+    aurc,
+    e_aurc,
+    rank,
+    risk_coverage_curve,
+    selective_metrics,
+    selective_risk,
+)
+
+__all__ = [
+    "augrc",
+    "aupr",
+    "aupr_in",
+    "aupr_trapezoid",
+    "aurc",
+    "auroc",
+    "e_aurc",
+    "false_alarms95",
+    "fpr95",
+    "precision_recall_curve",
+    "ranking_metrics",
+    "risk_coverage_curve",
+    "roc_curve",
+    "selective_metrics",
+    "selective_risk",
+    "ties",
+]
+
+
+def roc_curve(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
+    """False and true positive rate as the threshold falls through the G distinct scores, from (0, 0). [G + 1] each"""
+    return _roc(rank(scores, positive))
+
+
+def precision_recall_curve(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
+    """Precision and recall as the threshold falls through the G distinct scores, from (1, 0). [G + 1] each"""
+    return _precision_recall(rank(scores, positive))
+
 
 def auroc(scores: Tensor, positive: Tensor) -> float:
     """The chance that a random positive scores above a random negative, ties counting one half."""
-    counts, hits = _steps(scores, positive)
-    positives, negatives = hits.sum(), (counts - hits).sum()
-    if positives == 0 or negatives == 0:
-        return math.nan
-    misses = counts - hits
-    below = misses.sum() - misses.cumsum(0)
-    return float((hits * (below + misses / 2)).sum() / (positives * negatives))
+    return ranking_metrics(scores, positive)["auroc"]
 
 
 def aupr(scores: Tensor, positive: Tensor) -> float:
     """Average precision: sum over distinct thresholds of (recall gained) x (precision there)."""
-    counts, hits = _steps(scores, positive)
-    if hits.sum() == 0 or hits.sum() == counts.sum():
-        return math.nan
-    precision = hits.cumsum(0) / counts.cumsum(0)
-    return float((hits * precision).sum() / hits.sum())
+    return ranking_metrics(scores, positive)["aupr"]
 
 
-def aurc(scores: Tensor, errors: Tensor) -> float:
-    """Area under the risk-coverage curve: the mean over k of the error rate among the k most certain samples.
+def aupr_in(scores: Tensor, positive: Tensor) -> float:
+    """Average precision of finding the in-domain samples by low scores."""
+    return ranking_metrics(scores, positive)["aupr_in"]
 
-    Inside a group of tied scores the expected risk of a random order is used.
+
+def aupr_trapezoid(scores: Tensor, positive: Tensor) -> float:
+    """Area under straight lines between the points of the precision-recall curve, to compare with OpenOOD's figures.
+
+    Such lines cannot be reached by any threshold and flatter tied scores; `aupr` does not draw them.
     """
-    counts, hits = (part.flip(0) for part in _steps(scores, errors))
-    accepted_before = counts.cumsum(0) - counts
-    errors_before = hits.cumsum(0) - hits
-    rate = hits / counts
-    # For k = a + r, r = 1..n in a group: (e + r p) / (a + r) = p + (e - a p) / (a + r), a sum of harmonic numbers.
-    harmonic = torch.special.digamma(accepted_before + counts + 1) - torch.special.digamma(accepted_before + 1)
-    return float((rate * counts + (errors_before - accepted_before * rate) * harmonic).sum() / counts.sum())
+    return ranking_metrics(scores, positive)["aupr_trapezoid"]
 
 
-def _steps(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-    """For each distinct score, largest first: how many samples have it and how many of those are positive."""
-    if scores.ndim != 1 or scores.shape != positive.shape:
-        raise ValueError(
-            f"scores {list(scores.shape)} and marks {list(positive.shape)} must be two vectors of one length."
-        )
-    if len(scores) == 0:
-        raise ValueError("there are no scores to rank.")
-    if bool(scores.isnan().any()):
-        raise ValueError(f"{int(scores.isnan().sum())} of {len(scores)} scores are NaN and cannot be ranked.")
-    _, group, counts = torch.unique(-scores, sorted=True, return_inverse=True, return_counts=True)
-    hits = torch.zeros(len(counts), dtype=torch.float64, device=scores.device)
-    return counts.double(), hits.index_add_(0, group, positive.to(torch.float64))
+def fpr95(scores: Tensor, positive: Tensor) -> float:
+    """The share of foreign samples accepted when 95 % of in-domain samples are kept.
+
+    Accepted is every score up to the threshold, which is the least score that keeps at least 95 %.
+    """
+    return ranking_metrics(scores, positive)["fpr95"]
+
+
+def false_alarms95(scores: Tensor, positive: Tensor) -> float:
+    """The share of in-domain samples rejected when 95 % of foreign samples are caught (OpenOOD's FPR95).
+
+    Rejected is every score from the threshold up, which is the largest score that catches at least 95 %.
+    """
+    return ranking_metrics(scores, positive)["false_alarms95"]
+
+
+def ranking_metrics(scores: Tensor, positive: Tensor) -> dict[str, float]:
+    """Every figure that compares positives with negatives, from one sort."""
+    outward = rank(scores, positive)
+    turned = outward.turned()
+    inward = Ranking(turned.samples, turned.negatives)
+    precision, _ = _precision_recall(outward)
+    # Areas are taken over counts, which are whole numbers: a perfect ranking gives exactly 1.
+    positives, negatives = outward.positives[-1], outward.negatives[-1]
+    figures = {
+        "auroc": float(torch.trapezoid(outward.positives, outward.negatives) / (positives * negatives)),
+        "aupr": _average_precision(outward),
+        "aupr_in": _average_precision(inward),
+        "aupr_trapezoid": float(torch.trapezoid(precision, outward.positives) / positives),
+        "fpr95": _false_positives_at_95(inward),
+        "false_alarms95": _false_positives_at_95(outward),
+    }
+    return figures if bool(positives * negatives > 0) else dict.fromkeys(figures, math.nan)
+
+
+def ties(scores: Tensor) -> int:
+    """How many samples share their score with another one."""
+    sizes = rank(scores, torch.zeros_like(scores, dtype=torch.bool)).samples.diff()
+    return int(sizes[sizes > 1].sum())
+
+
+def _roc(ranking: Ranking) -> tuple[Tensor, Tensor]:
+    return ranking.negatives / ranking.negatives[-1], ranking.positives / ranking.positives[-1]
+
+
+def _precision_recall(ranking: Ranking) -> tuple[Tensor, Tensor]:
+    precision = ranking.positives / ranking.samples
+    precision[0] = 1  # of no samples
+    return precision, ranking.positives / ranking.positives[-1]
+
+
+def _average_precision(ranking: Ranking) -> float:
+    precision, _ = _precision_recall(ranking)
+    return float((ranking.positives.diff() * precision[1:]).sum() / ranking.positives[-1])
+
+
+def _false_positives_at_95(ranking: Ranking) -> float:
+    """At the first point of the ROC curve whose true positive rate is at least 95 %."""
+    false_positives, true_positives = _roc(ranking)
+    return float(false_positives[(true_positives < 0.95).sum()])

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dsui.evaluation.outputs import Outputs
 from dsui.head import HeadOutput, MoGMMHead
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
@@ -19,7 +20,7 @@ ALIVE = 0.01
 
 
 class DualSupervised(Method):
-    """While warming up, cross-entropy of the tied classifier alone."""
+    """In phase 0, the recipe's density warm-up, cross-entropy of the tied classifier alone."""
 
     def __init__(self, backbone: str, channels: int, num_classes: int, recipe: Recipe) -> None:
         super().__init__()
@@ -28,14 +29,14 @@ class DualSupervised(Method):
         make = MoGMMHead.released if released else MoGMMHead
         self.head: MoGMMHead = make(self.network.out_features, num_classes, recipe.components)
         self.objective = DualSupervisedLoss(recipe.objective, recipe.rho, recipe.gamma, recipe.regularizer)
-        self.initializes = recipe.initialize
+        self.warm_up, self.initializes = recipe.density_warm_up, recipe.initialize
 
     def forward(self, images: Tensor) -> HeadOutput:
         output: HeadOutput = self.head(self.network(images))
         return output
 
     def loss(self, output: HeadOutput, labels: Tensor) -> Tensor:
-        if self.warming_up:
+        if self.phase == 0:
             value = F.cross_entropy(output.logits, labels)
             self.terms = {"cross_entropy": value.detach()}
             return value
@@ -52,14 +53,29 @@ class DualSupervised(Method):
     def set_class_counts(self, counts: Tensor) -> None:
         self.head.set_class_prior(counts.tolist())
 
+    def phase_at(self, epoch: int) -> int:
+        return int(epoch >= self.warm_up)
+
     @torch.no_grad()
-    def end_warm_up(self, images: Iterable[tuple[Tensor, Tensor]]) -> None:
-        if not self.initializes:
+    def begin_phase(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        if self.phase == 0 or not self.initializes:
             return
         self.network.eval()
-        features, labels = zip(*((self.network(x).float(), y) for x, y in images), strict=True)
+        features, labels = zip(*((self.network(x).float(), y) for x, y in batches), strict=True)
         self.network.train()
         self.head.initialize(torch.cat(features), torch.cat(labels))
+
+    def predict(self, images: Tensor) -> Outputs:
+        output = self(images)
+        weight = (self.head.class_weights * self.head.logit_scale).to(output.features.dtype)
+        return Outputs(
+            output.features,
+            output.logits,
+            norm=output.norm,
+            class_scores=output.class_scores,
+            log_joint=output.log_joint,
+            weight=weight,
+        )
 
     def log_row(self) -> dict[str, object]:
         weights = self.head.mixing_weights.detach()

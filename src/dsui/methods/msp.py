@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dsui.evaluation.outputs import Outputs
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
 from dsui.training.recipe import Recipe
@@ -32,3 +33,7 @@ class MaxSoftmax(Method):
 
     def logits(self, output: Tensor) -> Tensor:
         return output
+
+    def predict(self, images: Tensor) -> Outputs:
+        features = self.network(images)
+        return Outputs(features, self.output(features), weight=self.output.weight, bias=self.output.bias)

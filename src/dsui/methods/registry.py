@@ -1,25 +1,66 @@
-"""The methods by name, as `--method` spells them."""
+"""The methods by name, as `--method` spells them, and what each can be told beyond the recipe."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import Any, get_type_hints
 
+from dsui.errors import DsuiError
 from dsui.methods.dsui import DualSupervised
 from dsui.methods.method import Method
 from dsui.methods.msp import MaxSoftmax
 from dsui.training.recipe import Recipe
 
-METHODS: dict[str, Callable[[str, int, int, Recipe], Method]] = {"dsui": DualSupervised, "msp": MaxSoftmax}
+METHODS: dict[str, type[Method]] = {
+    "dsui": DualSupervised,
+    "msp": MaxSoftmax,
+}
 
 
 def names() -> tuple[str, ...]:
     return tuple(METHODS)
 
 
-def build(name: str, backbone: str, channels: int, num_classes: int, recipe: Recipe) -> Method:
-    """A freshly initialised method."""
+def find(name: str) -> type[Method]:
     if name not in METHODS:
         nearest = get_close_matches(name.lower(), METHODS, n=1, cutoff=0)[0]
-        raise ValueError(f"no method {name!r}; did you mean {nearest!r}? There are {', '.join(METHODS)}.")
-    return METHODS[name](backbone, channels, num_classes, recipe)
+        raise DsuiError(f"no method {name!r}; did you mean {nearest!r}? There are {', '.join(METHODS)}.")
+    return METHODS[name]
+
+
+def option_kinds(name: str) -> dict[str, Any]:
+    """The keyword-only arguments of a method's constructor, with their types."""
+    constructor = find(name).__init__
+    kinds = get_type_hints(constructor)
+    parameters = inspect.signature(constructor).parameters.values()
+    return {each.name: kinds[each.name] for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def build(
+    name: str,
+    backbone: str,
+    channels: int,
+    num_classes: int,
+    recipe: Recipe,
+    options: Mapping[str, object] = {},
+    outliers: bool = False,
+) -> Method:
+    """A freshly initialised method, or a sentence that says why it cannot be trained so."""
+    kind = find(name)
+    if kind.backbones is not None and backbone not in kind.backbones:
+        able = [other for other, each in METHODS.items() if each.backbones is None or backbone in each.backbones]
+        raise DsuiError(
+            f"{name} cannot be built on {backbone}; choose --backbone {' or '.join(kind.backbones)}, "
+            f"or a method that can: {', '.join(able)}."
+        )
+    if outliers and not kind.learns_from_outliers:
+        able = [other for other, each in METHODS.items() if each.learns_from_outliers]
+        raise DsuiError(
+            f"{name} does not learn from outliers; leave out --outliers or choose a method that does: "
+            f"{', '.join(able) or 'there is none'}."
+        )
+    make: Any = kind
+    made: Method = make(backbone, channels, num_classes, recipe, **options)
+    return made

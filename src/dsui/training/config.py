@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from dsui.training.recipe import Recipe
 
@@ -18,9 +20,24 @@ class RunConfig:
     size: int
     channels: int
     recipe: Recipe
+    options: Mapping[str, object] = field(default_factory=dict)
+    """What the method was told beyond the recipe."""
+    outliers: str | None = None
+    """Foreign training images, for a method that learns from them."""
 
     def mapping(self) -> dict[str, object]:
         """Plain values, as YAML and JSON hold them; the recipe's settings stand beside the run's own."""
         own = asdict(self)
         recipe = {name: list(value) if isinstance(value, tuple) else value for name, value in own.pop("recipe").items()}
         return {**own, "recipe": recipe.pop("name"), **recipe}
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> RunConfig:
+        """The reverse of `mapping`; a KeyError or TypeError where something is missing or strange."""
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in mapping.items()
+        }
+        values["name"] = values["recipe"]
+        recipe = Recipe(**{each.name: values[each.name] for each in fields(Recipe)})
+        own = {each.name: values[each.name] for each in fields(cls) if each.name != "recipe"}
+        return cls(**own, recipe=recipe)

@@ -6,6 +6,7 @@ written after the loss was looked at, so the last checkpoint is always a good on
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -59,6 +60,7 @@ def fit(
     sync_norms: bool = True,
     memory_budget: int | None = None,
     checkpoint_seconds: float = SHORTEST_PAUSE,
+    outliers: ImageSet | None = None,
 ) -> Trainer:
     """The finished trainer; its run folder holds weights, state and log. In several processes the leader writes."""
     with own_stream(device), ExitStack() as closing:
@@ -66,7 +68,7 @@ def fit(
         if world.leader:
             make = RunFolder.resume if resume else RunFolder.create
             folder = closing.enter_context(make(out, config.mapping()))
-        trainer = Trainer(config, images, device, world, mode, sync_norms, memory_budget)
+        trainer = Trainer(config, images, device, world, mode, sync_norms, memory_budget, outliers)
         if folder is not None:
             check_room(out, 2 * STATE_COPIES * sum(t.nbytes for t in trainer.method.state_dict().values()))
         interruption = closing.enter_context(Interruption())
@@ -118,7 +120,8 @@ class _Loop:
         self._save()
         trainer.finish()
         if self.folder is not None:
-            self.folder.save_weights(trainer.method.state_dict(), {"version": __version__})
+            metadata = {"version": __version__, "classes": json.dumps(trainer.classes)}
+            self.folder.save_weights(trainer.method.state_dict(), metadata)
 
     def _load(self) -> None:
         """Every process reads the leader's checkpoint, so `out` must be on a disk that all of them see."""

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from dsui.methods.method import Method
+from dsui.methods.method import Method, Turn
 from dsui.training.recipe import Recipe
 
 
-def parameter_groups(method: Method, recipe: Recipe) -> list[dict[str, object]]:
-    """Decaying and spared parameters: norms, biases and the mixture's own decay as the recipe says."""
+def parameter_groups(method: Method, turn: Turn, recipe: Recipe) -> list[dict[str, object]]:
+    """Decaying and spared parameters of a turn: norms, biases and the mixture's own decay as the recipe says."""
     mixture = {id(parameter) for parameter in method.mixture_parameters()}
+    spared = {id(parameter) for parameter in method.undecayed_parameters()}
     members: dict[float, list[nn.Parameter]] = {recipe.weight_decay: [], 0.0: []}
-    for parameter in method.parameters():
+    for parameter in turn.parameters:
         a_matrix = parameter.ndim > 1  # norms and biases are vectors
         decays = recipe.decay_mixture if id(parameter) in mixture else recipe.decay_norms or a_matrix
+        decays = decays and id(parameter) not in spared
         members[recipe.weight_decay if decays else 0.0].append(parameter)
     return [{"params": params, "weight_decay": decay} for decay, params in members.items() if params]
 
 
-def make_optimizer(method: Method, recipe: Recipe, device: torch.device) -> Optimizer:
+def make_optimizer(method: Method, turn: Turn, recipe: Recipe, device: torch.device) -> Optimizer:
     """On a GPU the rate is a device tensor and the update one fused kernel, so that a graph may hold it."""
-    groups = parameter_groups(method, recipe)
+    groups = parameter_groups(method, turn, recipe)
     rate: float | Tensor = recipe.peak_rate
     fused = device.type == "cuda"
     if fused:
@@ -44,7 +48,7 @@ def set_rate(optimizer: Optimizer, rate: Tensor) -> None:
             group["lr"] = float(rate)
 
 
-def clip_gradients(parameters: list[nn.Parameter], largest: float) -> None:
+def clip_gradients(parameters: Sequence[nn.Parameter], largest: float) -> None:
     """Scale all gradients so that their joint norm is at most `largest`; 0 leaves them alone."""
     if largest > 0:
         nn.utils.clip_grad_norm_(parameters, largest)

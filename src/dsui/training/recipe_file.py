@@ -22,6 +22,7 @@ import yaml
 
 from dsui.data.registry import FOLDER, published
 from dsui.errors import DataError
+from dsui.methods.registry import option_kinds
 from dsui.training.recipe import Recipe, RecipeError
 
 Layer = dict[str, Any]
@@ -49,6 +50,21 @@ def load_recipe(name: str, data: str, overrides: Mapping[str, object] = {}) -> R
             f"{name} has no {', '.join(missing)} for {data}; give every key, or begin the file with 'extends: paper'."
         )
     return Recipe(**recipe)
+
+
+def method_options(name: str, overrides: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+    """The overrides apart: what the recipe knows or nobody does, and what only the method `name` knows, converted."""
+    kinds = option_kinds(name)
+    of_method = {key: value for key, value in overrides.items() if key in kinds and key not in KINDS}
+    options = {
+        key: _converted(key, value, f"the options of {name}", kinds[key]) for key, value in _parsed(of_method).items()
+    }
+    rest = {key: value for key, value in overrides.items() if key not in of_method}
+    for key in rest:
+        if key not in KINDS:
+            nearest = get_close_matches(key, [*KINDS, *kinds], n=1, cutoff=0)[0]
+            raise RecipeError(f"neither the recipe nor {name} has a setting {key!r}; did you mean {nearest!r}?")
+    return rest, options
 
 
 def _shipped(name: str, subject: str | None = None) -> list[tuple[str, Layer]]:
@@ -110,7 +126,7 @@ def _resolved(layer: Layer, data: str, where: str) -> Layer:
             nearest = get_close_matches(key, KINDS, n=1, cutoff=0)[0]
             raise RecipeError(f"unknown key {key!r} in {where}; did you mean {nearest!r}?")
         choices = value if isinstance(value, Mapping) else {"default": value}
-        converted = {str(name): _converted(key, choice, where) for name, choice in choices.items()}
+        converted = {str(name): _converted(key, choice, where, KINDS[key]) for name, choice in choices.items()}
         for name in converted:
             _check_data_set(name, f"{key} in {where}")
         if (chosen := data if data in converted else "default") in converted:
@@ -143,11 +159,11 @@ def _updated(below: Layer, layer: Layer) -> Layer:
     return updated
 
 
-def _converted(key: str, value: object, where: str) -> object:
+def _converted(key: str, value: object, where: str, kind: Any) -> object:
     try:
-        return _convert(value, KINDS[key])
+        return _convert(value, kind)
     except (ValueError, OverflowError) as error:
-        raise RecipeError(f"{key} is {value!r} in {where}; it must be {_expected(KINDS[key])}.") from error
+        raise RecipeError(f"{key} is {value!r} in {where}; it must be {_expected(kind)}.") from error
 
 
 def _convert(value: object, kind: Any) -> object:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from itertools import repeat
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from dsui.data.augment import Transform
+from dsui.data.augment import Transform, mixed
 from dsui.data.dataset import ImageSet
-from dsui.data.pipeline import ResidentSource, StreamedSource, epoch_batches, open_source
+from dsui.data.foreign import as_foreign
+from dsui.data.pipeline import Batch, ResidentSource, StreamedSource, epoch_batches, open_source
 from dsui.errors import DsuiError
 from dsui.methods.registry import build
 from dsui.training.averaging import WeightAverage
@@ -22,6 +24,8 @@ from dsui.training.distributed import World
 from dsui.training.optimizer import make_optimizer
 from dsui.training.schedule import rates
 from dsui.training.step import LossModule, Mode, TrainingStep
+
+NO_PHASE = -1
 
 
 class Trainer:
@@ -36,10 +40,11 @@ class Trainer:
         mode: Mode | None = None,
         sync_norms: bool = True,
         memory_budget: int | None = None,
+        outliers: ImageSet | None = None,
     ) -> None:
         recipe = config.recipe
         self.config, self.recipe, self.device, self.world = config, recipe, device, world
-        self.samples = len(images.labels)
+        self.samples, self.classes = len(images.labels), images.classes
         self.steps_per_epoch = self.samples // recipe.batch
         if self.steps_per_epoch == 0:
             raise DsuiError(
@@ -48,7 +53,9 @@ class Trainer:
             )
         torch.manual_seed(config.seed)
         channels, classes = images.shape[0], len(images.classes)
-        self.method = build(config.method, config.backbone, channels, classes, recipe).to(device)
+        self.method = build(
+            config.method, config.backbone, channels, classes, recipe, config.options, outliers is not None
+        ).to(device)
         self.method.set_class_counts(torch.bincount(images.labels, minlength=classes))
         if device.type == "cuda":
             self.method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -56,24 +63,27 @@ class Trainer:
             synchronise(self.method)
         self.source = open_source(images, device, memory_budget)
         self.transform = Transform(recipe.padding, recipe.flip, recipe.mean, recipe.std, config.seed).to(device)
-        self.optimizer = make_optimizer(self.method, recipe, device)
+        self.outliers = None if outliers is None else open_source(as_foreign(outliers, images), device, memory_budget)
+        self.outlier_samples = 0 if outliers is None else len(outliers.labels)
+        self.optimizers = [make_optimizer(self.method, turn, recipe, device) for turn in self.method.turns()]
         decay = recipe.ema_decay if recipe.average == "ema" else None
         self.average = None if recipe.average == "none" else WeightAverage(self.method, decay)
-        self.warmed_up = False
+        self.entered = NO_PHASE
         self.step = TrainingStep(
             self.method,
             self._loss_module(),
-            self.optimizer,
+            self.optimizers,
             self.transform,
             rates(recipe, self.steps_per_epoch),
             recipe,
             config.seed,
             self.steps_per_epoch,
-            self.source if isinstance(self.source, ResidentSource) else None,
+            _resident(self.source),
             self.average,
             device,
             self._mode(mode),
             world.rank,
+            _resident(self.outliers),
         )
 
     @property
@@ -84,14 +94,18 @@ class Trainer:
         """Take the steps of an epoch from `start` on, one for each turn of the iterator."""
         self._enter(epoch)
         order = self.order(epoch)
-        self.step.begin_epoch(order)
-        if isinstance(self.source, StreamedSource):
-            for batch in self.source.stream(order[start:]):
-                self.step(batch)
-                yield
-        else:
+        foreign_order = None if self.outliers is None else self.outlier_order(epoch)
+        self.step.begin_epoch(order, foreign_order)
+        if self._resident:
             for _ in range(start, self.steps_per_epoch):
                 self.step()
+                yield
+        else:
+            foreign: Iterable[Batch | None] = repeat(None)
+            if self.outliers is not None and foreign_order is not None:
+                foreign = self.outliers.stream(foreign_order[start:])
+            for batch, outliers in zip(self.source.stream(order[start:]), foreign, strict=False):
+                self.step(batch, outliers)
                 yield
 
     def end_epoch(self, epoch: int) -> None:
@@ -106,6 +120,12 @@ class Trainer:
         )
         return torch.stack(list(parts))
 
+    def outlier_order(self, epoch: int) -> Tensor:
+        """[steps, B / processes] outliers of this process, drawn with replacement: a set may be small or large."""
+        generator = torch.Generator().manual_seed(mixed(mixed(self.config.seed) ^ ~epoch) >> 1)
+        whole = torch.randint(self.outlier_samples, (self.steps_per_epoch, self.recipe.batch), generator=generator)
+        return whole.chunk(self.world.size, dim=1)[self.world.rank]
+
     @torch.no_grad()
     def finish(self) -> None:
         """Put averaged weights in place and estimate batch-norm statistics anew for them."""
@@ -117,35 +137,38 @@ class Trainer:
     def state(self) -> dict[str, Any]:
         return {
             "model": self.method.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "average": None if self.average is None else self.average.state_dict(),
             "meter": self.step.meter.state_dict(),
             "steps": self.step.steps_done,
-            "warmed_up": self.warmed_up,
+            "phase": self.entered,
         }
 
     def load(self, state: dict[str, Any]) -> None:
         self.method.load_state_dict(state["model"])
-        rate = [group["lr"] for group in self.optimizer.param_groups]
-        self.optimizer.load_state_dict(state["optimizer"])
-        for group, own in zip(self.optimizer.param_groups, rate, strict=True):
-            group["lr"] = own  # on its device; every step writes the scheduled value into it
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            rate = [group["lr"] for group in optimizer.param_groups]
+            optimizer.load_state_dict(saved)
+            for group, own in zip(optimizer.param_groups, rate, strict=True):
+                group["lr"] = own  # on its device; every step writes the scheduled value into it
         if self.average is not None:
             self.average.load_state_dict(state["average"])
         self.step.meter.load_state_dict(state["meter"])
         self.step.resume(state["steps"])
-        self.warmed_up = state["warmed_up"]
+        self.entered = state["phase"]
 
     def _enter(self, epoch: int) -> None:
-        """Start the density terms when their epoch has come."""
+        """Begin the phase the epoch belongs to, unless the run is in it already."""
         self.method.train()
-        warming_up = epoch < self.recipe.density_warm_up
-        if not warming_up and not self.warmed_up:
-            self.method.end_warm_up(self._inputs(epoch))
-            self.warmed_up = True
-        if warming_up != self.method.warming_up:
-            self.method.warming_up = warming_up
+        self.method.phase = self.method.phase_at(epoch)
+        if self.method.phase != self.entered:
+            self.method.begin_phase(self._inputs(epoch))
+            self.entered = self.method.phase
             self.step.forget_graph()
+
+    @property
+    def _resident(self) -> bool:
+        return not any(isinstance(source, StreamedSource) for source in (self.source, self.outliers))
 
     def _inputs(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every training batch of an epoch, augmented, with its labels; in each process all of them, so that what is
@@ -158,16 +181,17 @@ class Trainer:
         lowered = self.device.type == "cuda" and self.recipe.bfloat16
         autocast = torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False) if lowered else nullcontext()
         module = LossModule(self.method, autocast)
+        last = self.recipe.epochs - 1
         if self.world.size == 1:
             return module
         return DistributedDataParallel(
             module,
             device_ids=[self.device] if self.device.type == "cuda" else None,
-            find_unused_parameters=self.recipe.density_warm_up > 0,  # the variances wait for the density terms
+            find_unused_parameters=len(self.optimizers) > 1 or self.method.phase_at(0) != self.method.phase_at(last),
         )
 
     def _mode(self, wanted: Mode | None) -> Mode:
-        alone = self.world.size == 1 and isinstance(self.source, ResidentSource)
+        alone = self.world.size == 1 and self._resident
         capturable = self.device.type == "cuda" and alone and self.recipe.objective != "literal"
         if wanted == "graph" and not capturable:
             raise DsuiError(
@@ -175,3 +199,7 @@ class Trainer:
                 "does not look at its own value; choose --mode eager or compiled."
             )
         return wanted or ("graph" if capturable else "eager")
+
+
+def _resident(source: ResidentSource | StreamedSource | None) -> ResidentSource | None:
+    return source if isinstance(source, ResidentSource) else None

@@ -1,0 +1,115 @@
+"""Accuracy and calibration: do predicted probabilities happen as often as they claim?
+
+p = softmax(logits) in float64. A method that predicts probabilities hands in their logarithms, whose softmax they are.
+    NLL   = mean of -ln p_y
+    Brier = mean of sum_c (p_c - [c = y])^2, in [0, 2] (Brier, 1950); for two classes twice the one-class form
+    ECE   = sum over bins of (share of samples) |accuracy - mean confidence| (Naeini et al., AAAI 2015)
+The bins of ECE are of equal width (Guo et al., ICML 2017) or, adaptive, of equal mass (Nixon et al., CVPR-W 2019).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dsui.checks import check_at_least, check_labels
+from dsui.evaluation.selective import check_marked
+
+BINS = 15
+"""As many as Guo et al. use."""
+
+
+class ReliabilityBins(NamedTuple):
+    """Per bin, least confident first: how many samples, their mean confidence and accuracy; nan where empty. [bins]"""
+
+    samples: Tensor
+    confidence: Tensor
+    accuracy: Tensor
+
+
+def accuracy(logits: Tensor, labels: Tensor) -> float:
+    """The share of samples whose largest logit is their label's; the first of equal logits counts as the largest."""
+    return calibration_metrics(logits, labels)["accuracy"]
+
+
+def nll(logits: Tensor, labels: Tensor) -> float:
+    """Mean negative log-likelihood of the labels, in nats; infinite if a label's logit is -infinity."""
+    return calibration_metrics(logits, labels)["nll"]
+
+
+def brier(logits: Tensor, labels: Tensor) -> float:
+    """Mean squared distance of the predicted probabilities from the one-hot label, summed over classes."""
+    return calibration_metrics(logits, labels)["brier"]
+
+
+def ece(confidence: Tensor, correct: Tensor, bins: int = BINS) -> float:
+    """Expected calibration error over bins of equal width."""
+    return _expected_error(reliability_bins(confidence, correct, bins))
+
+
+def adaptive_ece(confidence: Tensor, correct: Tensor, bins: int = BINS) -> float:
+    """Expected calibration error over bins of equal mass."""
+    return _expected_error(reliability_bins(confidence, correct, bins, equal_mass=True))
+
+
+def calibration_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """Accuracy, NLL, Brier score and both calibration errors of the predicted class, from one softmax."""
+    log_p = _log_probabilities(logits, labels)
+    p = log_p.exp()
+    correct = logits.argmax(1) == labels
+    confidence = p.amax(1)
+    label = labels.unsqueeze(1)
+    distance = p.scatter(1, label, p.gather(1, label) - 1)
+    return {
+        "accuracy": float(correct.double().mean()),
+        "nll": float(-log_p.gather(1, label).mean()),
+        "brier": float(distance.square().sum(1).mean()),
+        "ece": ece(confidence, correct),
+        "adaptive_ece": adaptive_ece(confidence, correct),
+    }
+
+
+def reliability_bins(
+    confidence: Tensor, correct: Tensor, bins: int = BINS, equal_mass: bool = False
+) -> ReliabilityBins:
+    """Sort samples into bins by their confidence in [0, 1].
+
+    Of equal width: bin i holds (i / bins, (i + 1) / bins], the first one 0 too. Of equal mass: sizes differ by at most
+    one, and samples of equal confidence share their hits evenly, so that the order of the samples does not matter.
+    """
+    check_at_least("bins", bins, 1)
+    check_marked(confidence, correct)
+    if bool(((confidence < 0) | (confidence > 1)).any()):
+        raise ValueError("confidences must be probabilities, between 0 and 1.")
+    confidence, hits = confidence.detach().double(), correct.double()
+    if equal_mass:
+        confidence, order = confidence.sort()
+        _, group, sizes = torch.unique_consecutive(confidence, return_inverse=True, return_counts=True)
+        hits = (hits.new_zeros(len(sizes)).index_add_(0, group, hits[order]) / sizes)[group]
+        place = torch.arange(len(hits), device=hits.device) * bins // len(hits)
+    else:
+        place = torch.bucketize(confidence, torch.arange(1, bins, dtype=torch.float64, device=hits.device) / bins)
+    samples, confidences, accuracies = (
+        part.new_zeros(bins).index_add_(0, place, part) for part in (torch.ones_like(hits), confidence, hits)
+    )
+    return ReliabilityBins(samples, confidences / samples, accuracies / samples)
+
+
+def _expected_error(bins: ReliabilityBins) -> float:
+    gaps = (bins.accuracy - bins.confidence).abs()
+    return float((bins.samples * gaps).nansum() / bins.samples.sum())
+
+
+def _log_probabilities(logits: Tensor, labels: Tensor) -> Tensor:
+    if logits.ndim != 2 or logits.numel() == 0:
+        raise ValueError(
+            f"logits have shape {list(logits.shape)}; at least one sample in [samples, classes] is needed."
+        )
+    check_labels(labels, *logits.shape)
+    log_p = logits.detach().double().log_softmax(1)
+    bad = int(log_p[:, 0].isnan().sum())  # one such logit makes its whole row NaN
+    if bad:
+        raise ValueError(f"{bad} of {len(logits)} rows of logits hold NaN or +infinity, or nothing but -infinity.")
+    return log_p

@@ -1,0 +1,89 @@
+"""What a forward pass leaves behind: everything that scores, detectors, tasks and figures are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """N images after one forward pass (for sampling methods T passes) of one model.
+
+    Parts a method does not have are None. softmax(logits) is what the model predicts, the mean over the passes where
+    there are several. `weight` and `bias` are the last layer, logits = features weight^T + bias, where it is linear.
+    """
+
+    features: Tensor
+    """[N, M], what the last layer reads."""
+    logits: Tensor
+    """[N, C]"""
+    labels: Tensor | None = None
+    """[N]"""
+    norm: Tensor | None = None
+    """[N] |h|, which the projection of the features drops."""
+    class_scores: Tensor | None = None
+    """[N, C] tempered ln w_i GMM_i(z)."""
+    log_joint: Tensor | None = None
+    """[N, C] ln w_i + ln GMM_i(z)."""
+    samples: Tensor | None = None
+    """[N, T, C] log-probabilities of each pass."""
+    own: dict[str, Tensor] = field(default_factory=dict)
+    """[N] each: uncertainties that only this method has."""
+    weight: Tensor | None = None
+    """[C, M]"""
+    bias: Tensor | None = None
+    """[C]"""
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @property
+    def probabilities(self) -> Tensor:
+        """[N, C] in float64."""
+        return self.logits.double().softmax(1)
+
+    @property
+    def predictions(self) -> Tensor:
+        """[N]"""
+        return self.logits.argmax(1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The parts that exist, by name; those of `own` as "own.NAME"."""
+        parts = {name: getattr(self, name) for name in (*PER_SAMPLE, *SHARED)}
+        parts |= {f"{OWN}{name}": value for name, value in self.own.items()}
+        return {name: value for name, value in parts.items() if value is not None}
+
+    @classmethod
+    def of(cls, tensors: dict[str, Tensor]) -> Outputs:
+        """The reverse of `tensors`."""
+        own = {name.removeprefix(OWN): value for name, value in tensors.items() if name.startswith(OWN)}
+        return cls(own=own, **{name: value for name, value in tensors.items() if not name.startswith(OWN)})
+
+    def select(self, indices: Tensor) -> Outputs:
+        """Some of the images."""
+        return Outputs.of({name: value if name in SHARED else value[indices] for name, value in self.tensors().items()})
+
+    def to(self, device: torch.device | str) -> Outputs:
+        return Outputs.of({name: value.to(device) for name, value in self.tensors().items()})
+
+    @classmethod
+    def concatenated(cls, parts: Iterable[Outputs]) -> Outputs:
+        """Outputs of one model as one."""
+        found = [part.tensors() for part in parts]
+        if not found:
+            raise ValueError("there are no outputs to join.")
+        return cls.of(
+            {
+                name: value if name in SHARED else torch.cat([part[name] for part in found])
+                for name, value in found[0].items()
+            }
+        )
+
+
+PER_SAMPLE = ("features", "logits", "labels", "norm", "class_scores", "log_joint", "samples")
+SHARED = ("weight", "bias")
+OWN = "own."

@@ -1,0 +1,162 @@
+"""The results row: one figure or more of one run, task and score, one JSON object to a line of a .jsonl file.
+
+Tables, figures and the report are made of these rows alone. Metrics are fractions; one that does not exist (AUROC
+without errors) is null in the file and nan in memory. Rows are only ever appended, and a later row of the same run,
+task, foreign set and score replaces an earlier one when they are compared.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import dsui
+from dsui.errors import DsuiError
+
+
+@dataclass(frozen=True)
+class Row:
+    """`foreign`: the foreign set or the epsilon of an attack. `split`: the class split of an open-set test."""
+
+    run: str
+    method: str
+    objective: str | None
+    data: str
+    backbone: str
+    recipe: str
+    seed: int
+    task: str
+    foreign: str | float | None
+    score: str | None
+    metrics: Mapping[str, float]
+    n_positive: int | None
+    n_negative: int | None
+    protocol: str | None
+    split: str | None
+    versions: Mapping[str, str]
+    device: str | None
+    seconds: float | None
+    commit: str | None
+
+    def to_json(self) -> str:
+        metrics = {name: float(value) if math.isfinite(value) else None for name, value in self.metrics.items()}
+        return json.dumps(asdict(self) | {"metrics": metrics}, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Row:
+        """Fields that a later version added are ignored; a ValueError says what is missing or wrong."""
+        try:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError("no whole JSON object") from error
+        if not isinstance(values, dict):
+            raise ValueError("no JSON object")
+        names = [field.name for field in fields(cls)]
+        if missing := [name for name in names if name not in values]:
+            raise ValueError(f"no {', '.join(missing)}")
+        row = {name: values[name] for name in names}
+        for name in names:
+            _check(name, row[name])
+        row["metrics"] = {name: math.nan if value is None else value for name, value in row["metrics"].items()}
+        return cls(**row)
+
+
+_MAPPINGS = {"metrics": (int, float, type(None)), "versions": (str,)}
+_NEEDED = {"run": str, "method": str, "data": str, "task": str, "seed": int}
+
+
+def _check(name: str, value: object) -> None:
+    if name in _MAPPINGS:
+        right = isinstance(value, dict) and all(isinstance(item, _MAPPINGS[name]) for item in value.values())
+    elif name in _NEEDED:
+        right = isinstance(value, _NEEDED[name])
+    else:
+        right = value is None or isinstance(value, str | int | float)
+    if not right:
+        raise ValueError(f"{name} is {json.dumps(value)[:40]}")
+
+
+def append(path: Path, rows: Iterable[Row]) -> None:
+    """Add rows at the end of a file, all or none of them."""
+    append_whole(path, "".join(f"{row.to_json()}\n" for row in rows).encode())
+
+
+def append_whole(path: Path, lines: bytes) -> None:
+    """Add lines in one write, their last end last: a line with an end is whole, and a full disk adds none.
+
+    A line without an end, left by a killed process, gets one first, so that it spoils no other.
+    """
+    try:
+        with path.open("a+b", buffering=0) as stream:
+            start = stream.seek(0, os.SEEK_END)
+            if start and stream.seek(start - 1) is not None and stream.read(1) != b"\n":
+                lines = b"\n" + lines
+            if stream.write(lines) < len(lines):
+                stream.truncate(start)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        raise DsuiError(
+            f"{path} could not be written ({error.strerror}); nothing was added, so mend this and run again."
+        ) from error
+
+
+def read(paths: Iterable[Path]) -> tuple[list[Row], list[str]]:
+    """The rows of all files in order, and one sentence for each line or file that cannot be used."""
+    rows: list[Row] = []
+    problems: list[str] = []
+    for path in paths:
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            problems.append(f"{path} cannot be read ({error.strerror}).")
+            continue
+        for number, line in enumerate(content.split(b"\n"), 1):
+            if not line.strip():
+                continue
+            try:
+                rows.append(Row.from_json(line))
+            except ValueError as error:
+                problems.append(f"{path} line {number} is not a results row: {error}.")
+    return rows, problems
+
+
+def versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "dsui": dsui.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def commit() -> str | None:
+    """The commit that dsui runs from, "-dirty" added where its source differs; None outside its own checkout."""
+    package = Path(dsui.__file__).resolve().parent
+    checkout, git = package.parents[1], shutil.which("git")
+    if git is None or not (checkout / ".git").exists() or package != checkout / "src" / "dsui":
+        return None
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    answers = []
+    for question in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", str(package)]):
+        answer = subprocess.run(  # noqa: S603
+            [git, "--no-optional-locks", "-C", str(checkout), *question],
+            capture_output=True,
+            text=True,
+            env=own,
+            check=False,
+        )
+        if answer.returncode != 0:
+            return None
+        answers.append(answer.stdout.strip())
+    return f"{answers[0]}-dirty" if answers[1] else answers[0]
