@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import get_args
 
@@ -200,7 +201,7 @@ def test_literal_raises_on_a_loss_that_is_not_a_number() -> None:
     head, (x, y) = made_head(), batch()
     out = head(x.double())
     with pytest.raises(DivergenceError, match="diverged"):
-        DualSupervisedLoss("literal")(out._replace(log_joint=out.log_joint * math.nan), y, head)
+        DualSupervisedLoss("literal")(replace(out, component_log_prob=out.component_log_prob * math.nan), y, head)
 
 
 def test_bad_settings_and_labels_are_named() -> None:

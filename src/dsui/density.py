@@ -1,9 +1,9 @@
 """Log-densities of many diagonal Gaussians for a batch of features, as matrix products.
 
     ln N(z; mu, diag b) = -1/2 sum_m [ ln 2 pi + ln b_m + (z_m - mu_m)^2 / b_m ]
-                        = <-z^2/2, 1/b> + <z, mu/b> + c(mu, b)
+                        = <(z^2, z), (-1/(2b), mu/b)> + c(mu, b)
 
-For B features and N Gaussians the right-hand side is two products of [B, M] with [M, N], its gradient four
+For B features and N Gaussians the right-hand side is one product of [B, 2M] with [2M, N], its gradient two
 more of the same size, and no [B, N, M] tensor exists.
 
 Squaring out the distance costs digits. Measured against float64, with denominator max(1, |ln N|):
@@ -100,13 +100,13 @@ def product(left: Tensor, right: Tensor) -> Tensor:
 
 
 @fused
-def natural_parameters(means: Tensor, log_variances: Tensor, min_log_variance: float) -> tuple[Tensor, Tensor, Tensor]:
-    """1/b [..., M], mu/b [..., M] and c(mu, b) = -1/2 sum_m [ln 2 pi + ln b + mu^2 / b] [...]."""
+def natural_parameters(means: Tensor, log_variances: Tensor, min_log_variance: float) -> tuple[Tensor, Tensor]:
+    """(-1/(2b), mu/b) side by side [..., 2M] and c(mu, b) = -1/2 sum_m [ln 2 pi + ln b + mu^2 / b] [...]."""
     log_b = log_variances if min_log_variance == -math.inf else log_variances.clamp(min=min_log_variance)
     inverse = torch.exp(-log_b)
     linear = means * inverse
     constant = torch.addcmul(log_b, means, linear).sum(-1).add(means.shape[-1] * LN_2PI).mul(-0.5)
-    return inverse, linear, constant
+    return torch.cat([inverse.mul(-0.5), linear], -1), constant
 
 
 @contextmanager
@@ -158,32 +158,25 @@ class _GaussianLogProb(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, features: Tensor, means: Tensor, log_variances: Tensor, min_log_variance: float) -> Tensor:
-        inverse, linear, constant = natural_parameters(means, log_variances, min_log_variance)
-        half_square = features.square().mul_(-0.5)
-        ctx.save_for_backward(features, half_square, means, log_variances, inverse, linear)
+        natural, constant = natural_parameters(means, log_variances, min_log_variance)
+        statistics = torch.cat([features.square(), features], 1)
+        ctx.save_for_backward(statistics, means, log_variances, natural)
         ctx.min_log_variance = min_log_variance
         with true_precision(features.device):
-            return torch.addmm(constant, half_square, inverse.T).addmm_(features, linear.T)
+            return torch.addmm(constant, statistics, natural.T)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-        features, half_square, means, log_variances, inverse, linear = ctx.saved_tensors
+        statistics, means, log_variances, natural = ctx.saved_tensors
         d_features = d_means = d_log_variances = None
         with true_precision(grad.device):
             if ctx.needs_input_grad[0]:
-                d_features = torch.addcmul(grad @ linear, features, grad @ inverse, value=-1)
+                d_square, d_linear = (grad @ natural).chunk(2, 1)
+                d_features = torch.addcmul(d_linear, statistics.chunk(2, 1)[1], d_square, value=2)
             if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
-                d_inverse, d_linear = grad.T @ half_square, grad.T @ features
                 d_means, d_log_variances = _parameter_gradients(
-                    means,
-                    log_variances,
-                    inverse,
-                    linear,
-                    d_inverse,
-                    d_linear,
-                    grad.sum(0)[:, None],
-                    ctx.min_log_variance,
+                    means, log_variances, natural, grad.T @ statistics, grad.sum(0)[:, None], ctx.min_log_variance
                 )
         return d_features, d_means, d_log_variances, None
 
@@ -192,21 +185,21 @@ class _GaussianLogProb(torch.autograd.Function):
 def _parameter_gradients(
     means: Tensor,
     log_variances: Tensor,
-    inverse: Tensor,
-    linear: Tensor,
-    d_inverse: Tensor,
-    d_linear: Tensor,
+    natural: Tensor,
+    d_natural: Tensor,
     d_constant: Tensor,
     min_log_variance: float,
 ) -> tuple[Tensor, Tensor]:
-    """The chain rule through `natural_parameters`, with P = 1/b, Q = mu/b and their gradients p, q and c, [N, M] each:
+    """The chain rule through `natural_parameters`, with P = -1/(2b), Q = mu/b and their gradients p, q and c:
 
-    d mu = P q - c Q,    d ln b = -P p - mu d mu - c/2 (mu Q + 1)
+    d mu = -2 P q - c Q,    d ln b = -P p - mu (d mu + c/2 Q) - c/2
     """
-    d_means = torch.addcmul(inverse * d_linear, d_constant, linear, value=-1)
-    d_log_variances = torch.addcmul(inverse * d_inverse, means, d_means)
-    d_log_variances = torch.addcmul(d_log_variances, d_constant, means * linear + 1, value=0.5).neg()
+    (quadratic, linear), (d_quadratic, d_linear) = natural.chunk(2, 1), d_natural.chunk(2, 1)
+    half = -0.5 * d_constant
+    d_means = torch.addcmul(linear * -d_constant, quadratic, d_linear, value=-2)
+    d_log_variances = torch.addcmul(half, means, torch.addcmul(d_means, half, linear, value=-1), value=-1)
+    d_log_variances = torch.addcmul(d_log_variances, quadratic, d_quadratic, value=-1)
     if min_log_variance > -math.inf:
-        lowers_a_floored_variance = (log_variances < min_log_variance) & (d_log_variances > 0)
-        d_log_variances = d_log_variances.masked_fill(lowers_a_floored_variance, 0.0)
+        floored = log_variances < min_log_variance
+        d_log_variances = torch.where(floored, d_log_variances.clamp(max=0.0), d_log_variances)
     return d_means, d_log_variances

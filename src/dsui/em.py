@@ -94,15 +94,16 @@ def step(samples: ClassSamples, mixtures: Mixtures, floor: float, hard: bool = F
     A component that explains nothing keeps its mean and variance and gets weight zero.
     """
     centre = samples.centre[:, None]
-    inverse, linear, constant = natural_parameters(mixtures.means - centre, mixtures.variances.log(), -math.inf)
+    natural, constant = natural_parameters(mixtures.means - centre, mixtures.variances.log(), -math.inf)
+    quadratic, linear = natural.chunk(2, -1)
     bias = constant + mixtures.weights.clamp(min=torch.finfo(torch.float64).tiny).log()
     mass = torch.zeros_like(mixtures.weights)
-    first, second = torch.zeros_like(inverse), torch.zeros_like(inverse)
+    first, second = torch.zeros_like(mixtures.means), torch.zeros_like(mixtures.means)
     likelihood = torch.zeros((), dtype=torch.float64, device=bias.device)
     for classes, z, mask in samples.chunks():
         square = z.square()
         joint = torch.baddbmm(bias[classes, None], z, linear[classes].mT)
-        joint = torch.baddbmm(joint, square, inverse[classes].mT, alpha=-0.5)
+        joint = torch.baddbmm(joint, square, quadratic[classes].mT)
         likelihood += (joint.logsumexp(-1) * mask).sum()
         share = F.one_hot(joint.argmax(-1), joint.shape[-1]).double() if hard else joint.softmax(-1)
         share = share * mask[..., None]

@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -52,19 +54,29 @@ SMALLEST_WEIGHT = 1e-6
 """A component that explains nothing after EM keeps this weight, so that its logit stays finite."""
 
 
-class HeadOutput(NamedTuple):
-    """What the head knows of a batch; the two densities are float64 where `precision` is exact."""
+@dataclass(frozen=True, eq=False)
+class HeadOutput:
+    """What the head knows of a batch; densities are float64 where `precision` is exact."""
 
     logits: Tensor
     """[B, C] y_i = s W_i z, the classifier stream."""
-    log_joint: Tensor
-    """[B, C] ln omega_i + ln GMM_i(z), untempered."""
     class_scores: Tensor
     """[B, C] l_i, tempered inside the mixture."""
     features: Tensor
     """[B, M] z."""
     norm: Tensor
     """[B] |h|, what the projection drops."""
+    component_log_prob: Tensor
+    """[B, C, K] ln N(z; mu_ij, diag b_ij)."""
+    log_mixing: Tensor
+    """[C, K] ln eta."""
+    log_prior: Tensor
+    """[C] ln omega."""
+
+    @cached_property
+    def log_joint(self) -> Tensor:
+        """[B, C] ln omega_i + ln GMM_i(z), untempered; computed when asked for, since most objectives do not."""
+        return self.log_prior + mixture_log_prob(self.component_log_prob, self.log_mixing)
 
 
 class MoGMMHead(nn.Module):
@@ -151,10 +163,12 @@ class MoGMMHead(nn.Module):
         log_prior, log_mixing = self.class_prior.log(), self.mixing_logits.log_softmax(1)
         return HeadOutput(
             logits=self.logit_scale * product(features, self.class_weights),
-            log_joint=log_prior + mixture_log_prob(components, log_mixing),
             class_scores=log_prior + mixture_log_prob(components, log_mixing, self.temperature),
             features=features,
             norm=norm.to(self.means.dtype),
+            component_log_prob=components,
+            log_mixing=log_mixing,
+            log_prior=log_prior,
         )
 
     def project(self, x: Tensor) -> Tensor:
@@ -182,11 +196,11 @@ class MoGMMHead(nn.Module):
         log_mixing = self.mixing_logits.log_softmax(1)
         mixing = log_mixing.exp()
         gaussians = divergence_from_standard_normal(self.means, self.log_variances)
-        categorical = (mixing * (log_mixing + math.log(self.components))).sum(1)
+        categorical = mixing * (log_mixing + math.log(self.components))
         if kind == "kl":
-            return categorical.sum() + gaussians.sum()
+            return (categorical + gaussians).sum()
         multiplier = mixing if kind == "reg-paper" else mixing.detach()
-        return (self.class_prior * (categorical + (multiplier * gaussians).sum(1))).sum()
+        return (self.class_prior[:, None] * torch.addcmul(categorical, multiplier, gaussians)).sum()
 
     @torch.no_grad()
     def set_class_prior(self, counts: Tensor | Sequence[float]) -> None:

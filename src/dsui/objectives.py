@@ -98,10 +98,11 @@ def own(scores: Tensor, y: Tensor) -> Tensor:
 
 
 def bounded(class_scores: Tensor, y: Tensor, rho: float) -> Tensor:
-    """mean softplus(ln rho + logsumexp_{i != t} l_i - l_t)."""
-    others = class_scores.scatter(1, y[:, None], -math.inf).logsumexp(1)
-    log_rho = math.log(rho) if rho > 0 else -math.inf
-    return F.softplus(log_rho + others - own(class_scores, y)).mean()
+    """mean softplus(ln rho + logsumexp_{i != t} l_i - l_t): cross-entropy of the scores with ln rho on the others."""
+    if rho != 1:
+        log_rho = math.log(rho) if rho > 0 else -math.inf
+        class_scores = torch.where(F.one_hot(y, class_scores.shape[1]).bool(), class_scores, class_scores + log_rho)
+    return F.cross_entropy(class_scores, y)
 
 
 def posterior(class_scores: Tensor, y: Tensor, rho: float) -> Tensor:

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from random import Random
 
 import pytest
 import sklearn.metrics as oracle
@@ -116,13 +117,19 @@ def test_fpr95_keeps_exactly_nineteen_in_twenty() -> None:
     assert false_alarms95(scores, marks) == 0.07  # catching all four needs 93, and 93..99 go with them
 
 
+@pytest.mark.parametrize("n", [1, 20, 999, 20_000])
+def test_samples_alike_in_both_kinds_are_accepted_at_the_share_that_is_kept(n: int) -> None:
+    scores, marks = torch.arange(n).repeat(2), torch.arange(2 * n) >= n
+    assert fpr95(scores, marks) == false_alarms95(scores, marks) == math.ceil(Fraction(19 * n, 20)) / n
+
+
 @settings(deadline=None)
 @given(both_kinds, st.randoms(use_true_random=False))
-def test_figures_ignore_order_and_increasing_transforms(rows: Rows, random: object) -> None:
+def test_figures_ignore_order_and_increasing_transforms(rows: Rows, random: Random) -> None:
     """Counts of the steps are all that enters, so equality is exact."""
     scores, marks = tensors(rows)
     expected = ranking_metrics(scores, marks), selective_metrics(scores, marks)
-    shuffle = torch.tensor(random.sample(range(len(rows)), len(rows)))  # type: ignore[attr-defined]
+    shuffle = torch.tensor(random.sample(range(len(rows)), len(rows)))
     for same in (scores, torch.asinh(scores), places(scores), places(scores).to(torch.uint8)):
         assert (ranking_metrics(same, marks), selective_metrics(same, marks)) == expected
         assert (ranking_metrics(same[shuffle], marks[shuffle]), selective_metrics(same[shuffle], marks[shuffle])) == (

@@ -10,11 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from dsui.cli import app
 from dsui.data.registry import load
 from dsui.errors import DivergenceError, DsuiError
 from dsui.training.checkpoint import RunError
@@ -22,6 +25,7 @@ from dsui.training.config import RunConfig
 from dsui.training.distributed import World
 from dsui.training.loop import InterruptedRun, fit
 from dsui.training.recipe_file import load_recipe
+from dsui.training.step import TrainingStep
 from dsui.training.trainer import Trainer
 from dsui.training.weights import load_weights
 
@@ -208,3 +212,43 @@ def test_streamed_and_resident_images_train_the_same_weights(tmp_path: Path) -> 
     streamed = fit(run, images, tmp_path / "b", CPU, World(), Silent(), memory_budget=0)
     for ours, theirs in zip(resident.method.state_dict().values(), streamed.method.state_dict().values(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+def test_a_batch_that_does_not_fit_into_memory_names_one_that_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = TrainingStep.__call__
+
+    def limited(step: TrainingStep, *batches: Any) -> None:
+        if step.recipe.batch > 20:
+            raise torch.cuda.OutOfMemoryError("out of memory")
+        take(step, *batches)
+
+    monkeypatch.setattr(TrainingStep, "__call__", limited)
+    with pytest.raises(DsuiError, match=r"a batch of 64 does not fit into the memory of cpu; a batch of 16 fits"):
+        trained(tmp_path / "run", config())
+    trained(tmp_path / "run", config(batch=16, epochs=1))  # the folder is free again
+
+
+def test_tensorboard_gets_every_epoch_or_its_absence_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[tuple[str, float, int]] = []
+
+    class Writer:
+        def __init__(self, folder: Path) -> None:
+            self.folder = folder
+
+        def add_scalar(self, *row: Any) -> None:
+            written.append(row)
+
+        def flush(self) -> None: ...
+
+    arguments = ["train", "--data", "digits", "--backbone", "small", "--recipe", "demo", "--set", "epochs=2"]
+    arguments += ["--quiet", "--tensorboard", "--out"]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
+    assert CliRunner().invoke(app, [*arguments, str(tmp_path / "a")]).exit_code == 0
+    assert [step for name, _, step in written if name == "loss"] == [15, 30]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    result = CliRunner().invoke(app, [*arguments, str(tmp_path / "b")])
+    assert "--tensorboard needs the package tensorboard" in str(result.exception)

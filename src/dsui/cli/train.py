@@ -18,7 +18,7 @@ from dsui.methods.registry import names
 from dsui.training.checkpoint import SHORTEST_PAUSE
 from dsui.training.config import RunConfig
 from dsui.training.distributed import joined
-from dsui.training.loop import fit
+from dsui.training.loop import IMAGES_PER_SECOND, Reporter, fit
 from dsui.training.recipe_file import load_recipe, method_options
 from dsui.training.run_folder import CONFIG
 from dsui.training.step import Mode
@@ -47,6 +47,7 @@ def train(
     deterministic: Annotated[bool, typer.Option("--deterministic", help="The same bits on every run; slower.")] = False,
     sync_norms: Annotated[bool, typer.Option(help="Several processes: batch norm over all of them.")] = True,
     checkpoint_seconds: Annotated[float, typer.Option(help="Shortest time between checkpoints.")] = SHORTEST_PAUSE,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write the log for TensorBoard.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Train a method on a data set; stopped at any moment, it goes on with --resume.
@@ -68,14 +69,15 @@ def train(
         chosen = load_recipe(recipe, data, overrides)
         config = RunConfig(data, backbone, method, seed, size, channels, chosen, options, outliers)
         place = torch.device(kind, world.local_rank) if kind == "cuda" else torch.device("cpu")
-        with _Screen(silent=quiet or not world.leader) as screen:
+        with _Screen(quiet or not world.leader, chosen.epochs) as screen:
+            reporter = _WithTensorBoard(screen, out) if tensorboard and world.leader else screen
             fit(
                 config,
                 images,
                 out,
                 place,
                 world,
-                screen,
+                reporter,
                 resume,
                 chosen_mode,
                 sync_norms,
@@ -89,13 +91,13 @@ def train(
 class _Screen:
     """A live bar on a terminal, one plain line per epoch elsewhere."""
 
-    def __init__(self, silent: bool) -> None:
+    def __init__(self, silent: bool, epochs: int) -> None:
         self.console = Console(stderr=True, quiet=silent, highlight=False)
         self.live = self.console.is_terminal and not silent
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         self.bar = Progress(*columns, console=self.console, transient=True, disable=not self.live)
         self.task = self.bar.add_task("starting", total=None)
-        self.rate = ""
+        self.epochs = epochs
 
     def __enter__(self) -> _Screen:
         self.bar.start()
@@ -105,14 +107,35 @@ class _Screen:
         self.bar.stop()
 
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
-        self.bar.update(self.task, completed=done, total=total, description=f"{self.rate}{_words(figures)}")
+        epoch = done * self.epochs // total
+        words = f"epoch {min(epoch + 1, self.epochs)}/{self.epochs}  {_words(figures)}"
+        self.bar.update(self.task, completed=done, total=total, description=words)
 
     def epoch(self, row: dict[str, object]) -> None:
         figures = {name: value for name, value in row.items() if isinstance(value, float) and name != "seconds"}
-        line = f"epoch {row['epoch']}: {_words(figures)}, {row['seconds']} s"
-        self.rate = f"epoch {row['epoch']} done; "
         if not self.live:
-            self.console.print(line, soft_wrap=True)
+            self.console.print(f"epoch {row['epoch']}: {_words(figures)}, {row['seconds']} s", soft_wrap=True)
+
+
+class _WithTensorBoard:
+    """Passes a run's progress on, and each epoch's figures to TensorBoard as well."""
+
+    def __init__(self, screen: Reporter, out: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise DsuiError("--tensorboard needs the package tensorboard; install it or leave the flag out.") from error
+        self.screen, self.writer = screen, SummaryWriter(out / "tensorboard")
+
+    def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
+        self.screen.steps(done, total, figures)
+
+    def epoch(self, row: dict[str, object]) -> None:
+        self.screen.epoch(row)
+        for name, value in row.items():
+            if isinstance(value, float):
+                self.writer.add_scalar(name, value, row["step"])
+        self.writer.flush()
 
 
 def _restarted(out: Path) -> bool:
@@ -121,7 +144,9 @@ def _restarted(out: Path) -> bool:
 
 
 def _words(figures: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+    rate = figures.get(IMAGES_PER_SECOND)
+    shown = [f"{name} {value:.4g}" for name, value in figures.items() if name != IMAGES_PER_SECOND]
+    return ", ".join([*shown, *([] if rate is None else [f"{rate:,.0f} images/s"])])
 
 
 def _images(data: str, root: Path | None, size: int, channels: int, skip_bad: bool) -> ImageSet:

@@ -38,7 +38,7 @@ def rank(scores: Tensor, positive: Tensor) -> Ranking:
     """Sort once, in the type the scores came in; equal scores make one step, and infinities rank as they should."""
     check_marked(scores, positive)
     ordered, order = scores.sort(descending=True)
-    ends = F.pad((ordered[1:] != ordered[:-1]), (0, 1), value=True).nonzero().squeeze(1)
+    ends = F.pad(ordered[1:] != ordered[:-1], (0, 1), value=True).nonzero().squeeze(1)
     positives = positive[order].long().cumsum(0)[ends]
     return Ranking(*(F.pad(part, (1, 0)).double() for part in (ends + 1, positives)))
 

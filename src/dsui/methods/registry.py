@@ -8,14 +8,24 @@ from difflib import get_close_matches
 from typing import Any, get_type_hints
 
 from dsui.errors import DsuiError
+from dsui.methods.bbb import BayesByBackprop
 from dsui.methods.dsui import DualSupervised
+from dsui.methods.ensemble import Ensemble
+from dsui.methods.logitnorm import LogitNorm
+from dsui.methods.mc_dropout import MCDropout
 from dsui.methods.method import Method
 from dsui.methods.msp import MaxSoftmax
+from dsui.methods.sde_net import SDENet
 from dsui.training.recipe import Recipe
 
 METHODS: dict[str, type[Method]] = {
     "dsui": DualSupervised,
     "msp": MaxSoftmax,
+    "mc-dropout": MCDropout,
+    "bbb": BayesByBackprop,
+    "logitnorm": LogitNorm,
+    "ensemble": Ensemble,
+    "sde-net": SDENet,
 }
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import time
+import traceback
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -21,11 +23,13 @@ from dsui.training.checkpoint import SHORTEST_PAUSE, Pacer, check_room
 from dsui.training.config import RunConfig
 from dsui.training.distributed import World
 from dsui.training.interruption import Interruption
+from dsui.training.memory import fitting_batch, release
 from dsui.training.run_folder import RunFolder
-from dsui.training.step import LARGEST_LOSS, Mode, own_stream
+from dsui.training.step import HITS, LARGEST_LOSS, SAMPLES, Mode, own_stream
 from dsui.training.trainer import Trainer
 
 REPORT_SECONDS = 1.0
+IMAGES_PER_SECOND = "images_per_second"
 LOST_PROCESS = ("Connection closed by peer", "Connection reset by peer", "NCCL", "Broken pipe", "Timed out waiting")
 """In what gloo and nccl say when a process they wait for is gone."""
 STATE_COPIES = 4
@@ -68,13 +72,30 @@ def fit(
         if world.leader:
             make = RunFolder.resume if resume else RunFolder.create
             folder = closing.enter_context(make(out, config.mapping()))
-        trainer = Trainer(config, images, device, world, mode, sync_norms, memory_budget, outliers)
-        if folder is not None:
-            check_room(out, 2 * STATE_COPIES * sum(t.nbytes for t in trainer.method.state_dict().values()))
-        interruption = closing.enter_context(Interruption())
-        pacer = Pacer(time.monotonic(), checkpoint_seconds)
-        _Loop(trainer, folder, out, reporter, interruption, pacer).run(resume)
-    return trainer
+        try:
+            trainer = Trainer(config, images, device, world, mode, sync_norms, memory_budget, outliers)
+            if folder is not None:
+                check_room(out, 2 * STATE_COPIES * sum(t.nbytes for t in trainer.method.state_dict().values()))
+            interruption = closing.enter_context(Interruption())
+            pacer = Pacer(time.monotonic(), checkpoint_seconds)
+            _Loop(trainer, folder, out, reporter, interruption, pacer).run(resume)
+        except torch.cuda.OutOfMemoryError as error:
+            traceback.clear_frames(error.__traceback__)  # they hold what fills the memory
+        else:
+            return trainer
+        trainer = None  # type: ignore[assignment]
+        release()
+
+        def take_a_step(batch: int) -> None:
+            smaller = replace(config, recipe=replace(config.recipe, batch=batch))
+            trial = Trainer(smaller, images, device, world, mode, sync_norms, memory_budget, outliers)
+            next(trial.epoch_steps(0, 0))
+
+        fitting = None if world.size > 1 else fitting_batch(config.recipe.batch, take_a_step)
+        advice = (
+            f"a batch of {fitting} fits: --set batch={fitting}" if fitting else "choose a smaller one: --set batch=N"
+        )
+        raise DsuiError(f"a batch of {config.recipe.batch} does not fit into the memory of {device}; {advice}.")
 
 
 class _Loop:
@@ -91,6 +112,7 @@ class _Loop:
         self.interruption, self.step, self.pacer = interruption, trainer.step, pacer
         self.reported = time.monotonic()
         self.epoch_began = time.monotonic()
+        self.steps_reported = 0
         self.last_saved = 0
 
     def run(self, resume: bool) -> None:
@@ -110,6 +132,7 @@ class _Loop:
         if resume:
             self._load()
         first, start = divmod(self.step.steps_done, per_epoch)
+        self.steps_reported = self.step.steps_done
         for epoch in range(first, trainer.recipe.epochs):
             self.epoch_began = time.monotonic()
             for position, _ in enumerate(trainer.epoch_steps(epoch, start), start=start):
@@ -143,9 +166,11 @@ class _Loop:
                 f"go on with the same command and --resume (run folder {self.out})."
             )
         if now - self.reported >= REPORT_SECONDS:
-            self.reported = now
             self._check()
-            self.reporter.steps(self.step.steps_done, self.trainer.total_steps, self._figures())
+            images = (self.step.steps_done - self.steps_reported) * self.trainer.recipe.batch
+            figures = {**self._figures(), IMAGES_PER_SECOND: images / (now - self.reported)}
+            self.reporter.steps(self.step.steps_done, self.trainer.total_steps, figures)
+            self.reported, self.steps_reported = now, self.step.steps_done
         if self.folder is not None and self.pacer.due(now):
             self._save()
 
@@ -159,6 +184,8 @@ class _Loop:
     def _end_epoch(self, epoch: int) -> None:
         self._check()
         self.trainer.end_epoch(epoch)
+        if self.trainer.world.size > 1:
+            torch.distributed.all_reduce(self.step.meter.totals)
         seconds = time.monotonic() - self.epoch_began
         figures = self._figures()
         row: dict[str, object] = {"epoch": epoch, "step": self.step.steps_done, **figures, "seconds": round(seconds, 3)}
@@ -168,11 +195,11 @@ class _Loop:
         self.step.meter.reset()
 
     def _figures(self) -> dict[str, float]:
-        """Means over the epoch so far, of this process's samples."""
-        sums = {name: value.item() for name, value in self.step.meter.sums.items()}
-        samples = sums.pop("samples", 0.0) or 1.0
+        """Means over the epoch so far, of this process's samples; at its end of all processes'."""
+        sums = self.step.meter.sums()
+        samples = sums.pop(SAMPLES, 0.0) or 1.0
         figures = {name: value / samples for name, value in sums.items()}
-        figures["accuracy"] = figures.pop("hits", 0.0)
+        figures["accuracy"] = figures.pop(HITS, 0.0)
         return figures
 
     def _check(self) -> None:

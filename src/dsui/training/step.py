@@ -19,12 +19,14 @@ from dsui.data.augment import Transform, mixed
 from dsui.data.pipeline import Batch, ResidentSource
 from dsui.methods.method import Method, Turn
 from dsui.training.averaging import WeightAverage
+from dsui.training.distributed import World
 from dsui.training.optimizer import clip_gradients, set_rate
 from dsui.training.recipe import Recipe
 from dsui.training.sharpness import SharpnessAware, frozen_statistics
 
 Mode = Literal["eager", "compiled", "graph"]
 TRIAL_STEPS = 3
+HITS, SAMPLES = "hits", "samples"
 LARGEST_LOSS = 1e6
 """A loss beyond this has diverged."""
 
@@ -52,34 +54,49 @@ class LossModule(nn.Module):
 
 
 class Meter:
-    """Sums over an epoch, on the device: loss and its terms, hits, samples, and the first step that had diverged."""
+    """Sums over an epoch, on the device: loss and its terms, hits, samples, and the first step that had diverged.
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.sums: dict[str, Tensor] = {}
+    One vector, because adding to it is part of every step and each operation there costs a kernel.
+    """
+
+    def __init__(self, device: torch.device, batch: int) -> None:
+        self.device, self.batch = device, batch
+        self.names: tuple[str, ...] = ()
+        self.totals = torch.zeros(0, dtype=torch.float64, device=device)
+        self.weights = self.totals
         self.diverged_at = torch.full((), -1, dtype=torch.int64, device=device)
 
-    def add(self, step: Tensor, means: dict[str, Tensor], hits: Tensor, samples: int) -> None:
-        """`means` are those over a batch of `samples`, the loss among them."""
-        size = torch.full((), samples, device=self.device)
-        sums = {**{name: value * size for name, value in means.items()}, "hits": hits, "samples": size}
-        for name, value in sums.items():
-            if name not in self.sums:
-                self.sums[name] = torch.zeros((), dtype=torch.float64, device=self.device)
-            self.sums[name].add_(value)
+    def add(self, step: Tensor, means: dict[str, Tensor], hits: Tensor) -> None:
+        """`means` are those over a batch, the loss among them."""
+        if (names := (*means, HITS, SAMPLES)) != self.names:
+            self.load_state_dict(_named(names, self.state_dict()))
+        self.totals.add_(self.weights * torch.stack([*means.values(), hits.float(), torch.ones_like(means["loss"])]))
         healthy = means["loss"].abs() < LARGEST_LOSS  # false for nan
         first = (self.diverged_at < 0) & ~healthy
         self.diverged_at.copy_(torch.where(first, step, self.diverged_at))
 
+    def sums(self) -> dict[str, float]:
+        return dict(zip(self.names, self.totals.tolist(), strict=True))
+
     def reset(self) -> None:
-        for value in self.sums.values():
-            value.zero_()
+        self.totals.zero_()
 
     def state_dict(self) -> dict[str, Tensor]:
-        return dict(self.sums)
+        return {name: value.clone() for name, value in zip(self.names, self.totals, strict=True)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.sums = {name: value.to(self.device, torch.float64) for name, value in state.items()}
+        """In place where the names are the same, since a captured graph may hold the vector."""
+        if tuple(state) != self.names:
+            self.names = tuple(state)
+            self.totals = torch.zeros(len(state), dtype=torch.float64, device=self.device)
+            weights = [1.0 if name == HITS else float(self.batch) for name in state]
+            self.weights = torch.tensor(weights, device=self.device)
+        for place, value in enumerate(state.values()):
+            self.totals[place] = value
+
+
+def _named(names: Sequence[str], values: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: values.get(name, torch.zeros(())) for name in names}
 
 
 class Update:
@@ -108,16 +125,16 @@ class TrainingStep:
         average: WeightAverage | None,
         device: torch.device,
         mode: Mode,
-        rank: int = 0,
+        world: World,
         outliers: ResidentSource | None = None,
     ) -> None:
         self.method, self.transform, self.recipe, self.outliers = method, transform, recipe, outliers
         self.updates = [Update(*pair, recipe) for pair in zip(method.turns(), optimizers, strict=True)]
         self.loss_module = torch.compile(loss_module) if mode == "compiled" else loss_module
         self.source, self.average, self.device, self.mode = source, average, device, mode
-        self.steps_per_epoch, self.seed = steps_per_epoch, mixed(mixed(seed) ^ rank)
+        self.steps_per_epoch, self.seed = steps_per_epoch, mixed(mixed(seed) ^ world.rank)
         self.rates = rates.to(device)
-        self.meter = Meter(device)
+        self.meter = Meter(device, recipe.batch // world.size)
         self.counter = torch.zeros((), dtype=torch.int64, device=device)
         self.order = torch.zeros(0, dtype=torch.int64, device=device)
         self.outlier_order = self.order
@@ -171,7 +188,7 @@ class TrainingStep:
         self.method.turn = 0
         if self.average is not None and self.recipe.average == "ema":
             self.average.update()
-        self.meter.add(self.counter, means, hits, len(batch.labels))
+        self.meter.add(self.counter, means, hits)
         self.counter.add_(1)
 
     def _gathered(self) -> tuple[Batch, Batch | None]:
@@ -209,6 +226,7 @@ class TrainingStep:
         """Record one step. The trial steps that must come before change weights, statistics, optimizer and counters,
         so all of these are put back."""
         saved = [(tensor, tensor.clone()) for tensor in self._state()]
+        metered = self.meter.state_dict()
         known = {id(value) for value in self._optimizer_tensors()}
         for _ in range(TRIAL_STEPS):
             self._run()
@@ -222,16 +240,13 @@ class TrainingStep:
             for value in self._optimizer_tensors():
                 if id(value) not in known:
                     value.zero_()
-            for value in self.meter.sums.values():
-                if not any(value is tensor for tensor, _ in saved):
-                    value.zero_()
+        self.meter.load_state_dict(_named(self.meter.names, metered))
         self._graph = graph
 
     def _state(self) -> list[Tensor]:
         averaged = self.average.state_dict().values() if self.average is not None else []
         model = [*self.method.parameters(), *self.method.buffers()]
-        sums = [*self.meter.sums.values(), self.meter.diverged_at]
-        return [*model, *self._optimizer_tensors(), *averaged, *sums, self.counter]
+        return [*model, *self._optimizer_tensors(), *averaged, self.meter.diverged_at, self.counter]
 
     def _optimizer_tensors(self) -> list[Tensor]:
         states = [state for update in self.updates for state in update.optimizer.state.values()]

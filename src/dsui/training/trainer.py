@@ -82,7 +82,7 @@ class Trainer:
             self.average,
             device,
             self._mode(mode),
-            world.rank,
+            world,
             _resident(self.outliers),
         )
 

@@ -1,0 +1,251 @@
+"""Training steps per second: dsui's step against an ordinary loop with a DataLoader, and against a plain linear head.
+
+    python benchmarks/training.py [--out benchmarks/training-cpu.md]
+
+All ways train the same network on the same 50,000 random images in batches of 256 with Adam. The ordinary loop has a
+DataLoader whose workers crop and flip with Pillow (8 of them, or 2 on a machine with fewer than 8 processors), bfloat16
+autocast and channels_last on a GPU. On a GPU the networks are ResNet18 and VGG16 with the paper's neck; on a CPU it is
+the small net. Medians of interleaved repeats, all in one run; below, where the time of a step goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import torch
+from data import PillowImages
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.flop_counter import FlopCounterMode
+
+from dsui.data.dataset import MemorySet
+from dsui.methods.registry import build
+from dsui.training.config import RunConfig
+from dsui.training.distributed import World
+from dsui.training.recipe import Recipe
+from dsui.training.recipe_file import load_recipe
+from dsui.training.step import Mode, own_stream
+from dsui.training.trainer import Trainer
+
+IMAGES, BATCH, CLASSES = 50_000, 256, 10
+ORDINARY, EAGER, GRAPH, LINEAR = "ordinary loop, DataLoader", "dsui, eager", "dsui, one CUDA graph", "linear head"
+Timing = dict[str, float]
+KINDS = {  # the first kind with a part of a kernel's name in it takes the kernel
+    "batch norm": ("bn_fw", "bn_bw", "batch_norm", "batchnorm", "cudnn_bn"),
+    "optimizer": ("multi_tensor", "fused_adam", "adam"),
+    "convolution": ("conv", "fprop", "dgrad", "wgrad", "implicit", "cutlass__5x_cudnn", "xmma"),
+    "matrix product": ("gemm", "nvjet", "cutlass", "splitk"),
+    "pooling and reductions": ("pool", "reduce"),
+    "copies and casts": ("memcpy", "memset", "copy", "cat"),
+    "elementwise": ("elementwise", "vectorized", "triton"),
+}
+
+
+class LabelledPillowImages(Dataset[tuple[Tensor, int]]):
+    def __init__(self, images: MemorySet) -> None:
+        self.pixels, self.labels = PillowImages(images.images), images.labels.tolist()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.pixels[index], self.labels[index]
+
+
+def random_images() -> MemorySet:
+    """Class patterns under noise, so that the loss has something to do."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(CLASSES, (IMAGES,), generator=generator)
+    shape = (3, 32, 32)
+    patterns = torch.randint(0, 128, (CLASSES, *shape), generator=generator, dtype=torch.uint8)
+    noise = torch.randint(0, 128, (IMAGES, *shape), generator=generator, dtype=torch.uint8)
+    return MemorySet("cifar10", tuple("0123456789"), patterns[labels] + noise, labels)
+
+
+def ordinary_steps(
+    images: MemorySet, backbone: str, recipe: Recipe, device: torch.device, workers: int
+) -> Iterator[None]:
+    """What a training script of the field does with the DS-UI head."""
+    on_gpu = device.type == "cuda"
+    net = build("dsui", backbone, images.shape[0], CLASSES, recipe).to(device)
+    if on_gpu:
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.Adam(net.parameters(), lr=recipe.peak_rate, weight_decay=recipe.weight_decay)
+    loader = DataLoader(
+        LabelledPillowImages(images),
+        BATCH,
+        shuffle=True,
+        num_workers=workers,
+        pin_memory=on_gpu,
+        drop_last=True,
+        persistent_workers=True,
+    )
+    net.phase = 1
+    while True:
+        for x, y in loader:
+            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)  # noqa: PLW2901
+            if on_gpu:
+                x = x.contiguous(memory_format=torch.channels_last)  # noqa: PLW2901
+            optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=torch.bfloat16) if on_gpu else nullcontext():
+                output = net(x)
+            net.loss(output, y).backward()
+            optimizer.step()
+            yield
+
+
+def dsui_trainer(
+    images: MemorySet, backbone: str, recipe: Recipe, device: torch.device, mode: Mode, method: str = "dsui"
+) -> Trainer:
+    run = RunConfig(images.name, backbone, method, 0, images.shape[1], images.shape[0], recipe)
+    return Trainer(run, images, device, World(), mode)
+
+
+def dsui_steps(trainer: Trainer) -> Iterator[None]:
+    epoch = 0
+    while True:
+        yield from trainer.epoch_steps(epoch % trainer.recipe.epochs, 0)
+        epoch += 1
+
+
+def milliseconds(steps: Iterator[None], count: int, device: torch.device) -> float:
+    time.sleep(0.5)  # the other way's workers fill their queues and come to rest
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(count):
+        next(steps)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return 1000 * (time.perf_counter() - start) / count
+
+
+def measured(ways: dict[str, Iterator[None]], counts: dict[str, int], repeats: int, device: torch.device) -> Timing:
+    for steps in ways.values():
+        milliseconds(steps, 10, device)
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, steps in ways.items():
+            found[name].append(milliseconds(steps, counts[name], device))
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def kernel_table(trainer: Trainer, steps: Iterator[None], total: float) -> list[str]:
+    """Share of a captured step's time by kind of kernel."""
+    for _ in range(5):
+        next(steps)
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        for _ in range(5):
+            next(steps)
+        torch.cuda.synchronize()
+    spent = dict.fromkeys((*KINDS, "other"), 0.0)
+    launches = dict.fromkeys(spent, 0)
+    for event in found.key_averages():
+        name = event.key.lower()
+        kind = next((kind for kind, signs in KINDS.items() if any(sign in name for sign in signs)), "other")
+        spent[kind] += event.self_device_time_total / 5000
+        launches[kind] += event.count // 5
+    flops = step_flops(trainer)
+    return [
+        "",
+        f"Where a captured step of {trainer.config.backbone} spends its {total:.2f} ms (profiled; {flops / 1e9:,.0f} "
+        f"GFLOP of products and convolutions, {flops / total / 1e9:.0f} TFLOP/s):",
+        "",
+        "| kernels | launches | ms | share |",
+        "|---|---:|---:|---:|",
+        *(
+            f"| {kind} | {launches[kind]} | {spent[kind]:.2f} | {100 * spent[kind] / sum(spent.values()):.0f} % |"
+            for kind in sorted(spent, key=lambda kind: -spent[kind])
+            if launches[kind]
+        ),
+    ]
+
+
+def step_flops(trainer: Trainer) -> float:
+    config = trainer.config
+    images = torch.zeros(BATCH, config.channels, config.size, config.size, device=trainer.device)
+    with FlopCounterMode(display=False) as counter:
+        output = trainer.method(images)
+        trainer.method.loss(output, torch.zeros(BATCH, dtype=torch.int64, device=trainer.device)).backward()
+    return float(counter.get_total_flops())
+
+
+def compare(
+    images: MemorySet, backbone: str, recipe: Recipe, device: torch.device, workers: int, repeats: int
+) -> list[str]:
+    on_gpu = device.type == "cuda"
+    trainers = {EAGER: dsui_trainer(images, backbone, recipe, device, "eager")}
+    if on_gpu:
+        trainers[GRAPH] = dsui_trainer(images, backbone, recipe, device, "graph")
+        trainers[f"{GRAPH}, {LINEAR}"] = dsui_trainer(images, backbone, recipe, device, "graph", "msp")
+    else:
+        trainers[f"{EAGER}, {LINEAR}"] = dsui_trainer(images, backbone, recipe, device, "eager", "msp")
+    ways = {name: dsui_steps(trainer) for name, trainer in trainers.items()}
+    ways[f"{ORDINARY}, {workers} workers"] = ordinary_steps(images, backbone, recipe, device, workers)
+    counts = {name: 150 if GRAPH in name else 40 if on_gpu else 10 for name in ways}
+    timing = measured(ways, counts, repeats, device)
+    slowest = timing[f"{ORDINARY}, {workers} workers"]
+    lines = [
+        "",
+        f"## {backbone}, {images.shape[0]}x{images.shape[1]}x{images.shape[2]}, {recipe.name} recipe",
+        "",
+        "| step | ms | images/s | times the ordinary loop |",
+        "|---|---:|---:|---:|",
+        *(
+            f"| {name} | {value:.2f} | {1000 * BATCH / value:,.0f} | {slowest / value:.1f} |"
+            for name, value in timing.items()
+        ),
+    ]
+    own = GRAPH if on_gpu else EAGER
+    lines += ["", f"Cost against the linear head: {timing[own] / timing[f'{own}, {LINEAR}']:.3f}."]
+    if on_gpu:
+        lines += kernel_table(trainers[GRAPH], ways[GRAPH], timing[GRAPH])
+    return lines
+
+
+def report() -> str:
+    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    processors = os.cpu_count() or 1
+    workers = 8 if processors >= 8 else 2
+    torch.backends.cudnn.benchmark = True
+    machine = torch.cuda.get_device_name(0) if device.type == "cuda" else platform.machine()
+    lines = [
+        f"# Training steps: {machine}, {processors} processors",
+        "",
+        f"torch {torch.__version__}; {IMAGES:,} random images, {CLASSES} classes, batches of {BATCH}; medians of "
+        "interleaved repeats. Generated by `python benchmarks/training.py`.",
+    ]
+    images = random_images()
+    if device.type == "cuda":
+        recipe = load_recipe("paper", "cifar10")
+        for backbone in ("resnet18", "vgg16"):
+            lines += compare(images, backbone, recipe, device, workers, repeats=3)
+            torch.cuda.empty_cache()
+    else:
+        recipe = load_recipe("demo", "cifar10", {"batch": BATCH, "padding": 4, "flip": True})
+        lines += compare(images, "small", recipe, device, workers, repeats=5)
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="write the table to this file")
+    options = parser.parse_args()
+    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    with own_stream(device):
+        text = report()
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

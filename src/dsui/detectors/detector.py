@@ -1,0 +1,128 @@
+"""What every post-hoc detector is: fitted to the outputs of training samples, it scores those of others.
+
+A subclass says what it needs and fills in `_fit` and `_score`; the checks, the change to float64 and the walk over the
+samples in chunks are here, so that no detector holds more than a chunk beside the outputs it was given.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dsui.checks import check_labels
+from dsui.errors import DsuiError
+from dsui.evaluation.outputs import Outputs
+
+CHUNK_ELEMENTS = 2**21
+
+
+class Detector(ABC):
+    """Larger scores are more foreign."""
+
+    needs_fit: ClassVar[bool] = True
+    needs_labels: ClassVar[bool] = False
+    """Of the training samples; then every class must have one."""
+    needs_weight: ClassVar[bool] = False
+    """Of a linear last layer."""
+    _fitted_to: str | None = None
+
+    @torch.no_grad()
+    def fit(self, train: Outputs) -> Self:
+        """Learn from training samples; they must stay as they are for as long as the detector is used."""
+        if len(train) == 0:
+            raise ValueError(f"{type(self).__name__} was given no training samples.")
+        self._check(train)
+        if self.needs_labels:
+            _check_classes(train, type(self).__name__)
+        self._fit(train)
+        self._fitted_to = _kind(train)
+        return self
+
+    @torch.no_grad()
+    def score(self, outputs: Outputs) -> Tensor:
+        """[N] in float64."""
+        if self.needs_fit and self._fitted_to is None:
+            raise ValueError(
+                f"{type(self).__name__} is not fitted; call fit with the outputs of training samples first."
+            )
+        self._check(outputs)
+        if self._fitted_to not in {None, _kind(outputs)}:
+            raise ValueError(
+                f"{type(self).__name__} was fitted to {self._fitted_to} and these outputs have {_kind(outputs)}; "
+                "score outputs of the same model on the same device."
+            )
+        parts = [self._score(part) for part in rows(outputs)]
+        return torch.cat([outputs.logits.new_zeros(0, dtype=torch.float64), *parts])
+
+    def _fit(self, train: Outputs) -> None:
+        """Learn; `train` is checked and not yet float64."""
+        del train
+
+    @abstractmethod
+    def _score(self, outputs: Outputs) -> Tensor:
+        """[N] of a chunk of samples in float64."""
+
+    def _check(self, outputs: Outputs) -> None:
+        features, logits = outputs.features, outputs.logits
+        if features.ndim != 2 or logits.ndim != 2 or len(features) != len(logits):
+            raise ValueError(
+                f"features have shape {list(features.shape)} and logits {list(logits.shape)}; "
+                "[samples, features] and [samples, classes] are needed."
+            )
+        for what, values in (("features", features), ("logits", logits)):
+            bad = sum(int((~part.isfinite()).any(1).sum()) for part in values.split(_chunk_rows(outputs)))
+            if bad:
+                raise ValueError(
+                    f"the {what} of {bad} of {len(values)} samples hold NaN or infinity; check the model and its input."
+                )
+        if self.needs_weight and outputs.weight is None:
+            raise DsuiError(
+                f"{type(self).__name__} needs a linear last layer and these outputs hold no weight; "
+                f"{_instead(outputs)}."
+            )
+
+
+def rows(outputs: Outputs) -> Iterator[Outputs]:
+    """All samples in order, a chunk at a time, in float64."""
+    weight, bias = (None if part is None else part.double() for part in (outputs.weight, outputs.bias))
+    step = _chunk_rows(outputs)
+    for begin in range(0, len(outputs), step):
+        part = slice(begin, begin + step)
+        labels = None if outputs.labels is None else outputs.labels[part]
+        features, logits = outputs.features[part].double(), outputs.logits[part].double()
+        yield Outputs(features, logits, labels, weight=weight, bias=bias)
+
+
+def last_layer(outputs: Outputs, features: Tensor) -> Tensor:
+    """Logits [N, C] that the model's last layer would give to other features [N, M]."""
+    assert outputs.weight is not None
+    return F.linear(features, outputs.weight, outputs.bias)
+
+
+def _kind(outputs: Outputs) -> str:
+    return f"{outputs.features.shape[1]} features and {outputs.logits.shape[1]} classes on {outputs.features.device}"
+
+
+def _chunk_rows(outputs: Outputs) -> int:
+    return max(1, CHUNK_ELEMENTS // max(outputs.features.shape[1], outputs.logits.shape[1]))
+
+
+def _check_classes(train: Outputs, who: str) -> None:
+    if train.labels is None:
+        raise DsuiError(f"{who} needs the labels of the training samples and there are none; {_instead(train)}.")
+    classes = train.logits.shape[1]
+    check_labels(train.labels.cpu(), len(train), classes)
+    fewest, label = torch.bincount(train.labels, minlength=classes).min(0)
+    if fewest == 0:
+        raise ValueError(f"class {int(label)} has no training sample; {who} needs one of every class.")
+
+
+def _instead(outputs: Outputs) -> str:
+    from dsui.detectors.registry import usable
+
+    return f"use {', '.join(usable(outputs))} instead"

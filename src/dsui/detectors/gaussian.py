@@ -1,0 +1,98 @@
+"""Gaussians over the features, one per class, with a covariance of their own or one for all, by maximum likelihood.
+
+    m_c = mean of class c,   S = sum_n (z_n - m_{y_n})(z_n - m_{y_n})^T / N, over class c alone for its own
+    d_c^2 = (z - m_c)^T (S + s tr(S)/M I)^-1 (z - m_c) = |L^-1 (z - m_c)|^2,   L the Cholesky factor
+
+The shrinkage s makes S invertible where features are constant or outnumber the samples. A pseudo-inverse would ignore
+what lies outside the span of the training features; here it counts strongly, as the most foreign part of a feature.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from dsui.density import LN_2PI
+from dsui.em import ClassSamples
+
+SHRINKAGE = 1e-6
+
+
+class Gaussians:
+    """means [C, M]; factors [C, M, M], or [1, M, M] when all classes share one; counts [C]. All float64."""
+
+    def __init__(self, means: Tensor, factors: Tensor, counts: Tensor) -> None:
+        self.means, self.factors, self.counts = means, factors, counts
+        self._origin = means.mean(0)
+        self._whitened = _solve(factors[0], means - self._origin) if self.shared else None
+
+    @property
+    def shared(self) -> bool:
+        return len(self.factors) == 1
+
+    def squared_distances(self, z: Tensor) -> Tensor:
+        """[N, C] of float64 features [N, M]; no [N, C, M] tensor exists."""
+        if self._whitened is None:
+            return torch.stack(
+                [
+                    _solve(factor, z - mean).square().sum(1)
+                    for mean, factor in zip(self.means, self.factors, strict=True)
+                ],
+                1,
+            )
+        white = _solve(self.factors[0], z - self._origin)
+        lengths = white.square().sum(1, keepdim=True) + self._whitened.square().sum(1)
+        return lengths.addmm_(white, self._whitened.T, alpha=-2).clamp_(min=0)
+
+    def log_joint(self, z: Tensor) -> Tensor:
+        """[N, C] ln(n_c / N) + ln N(z; m_c, S_c)."""
+        log_determinants = 2 * self.factors.diagonal(dim1=1, dim2=2).log().sum(1)
+        constant = (self.counts.double() / self.counts.sum()).log() - 0.5 * (log_determinants + z.shape[1] * LN_2PI)
+        return constant - 0.5 * self.squared_distances(z)
+
+
+def fit_shared(z: Tensor, y: Tensor, classes: int, shrinkage: float) -> Gaussians:
+    """One covariance, of the features around their class's mean. z [N, M], y [N]"""
+    samples = ClassSamples(z, y, classes)
+    scatter = torch.zeros(samples.size, samples.size, dtype=torch.float64, device=z.device)
+    for _, chunk, mask in samples.chunks():
+        rows = chunk[mask]
+        scatter.addmm_(rows.T, rows)
+    factor = _factor(scatter / len(z), shrinkage)
+    return Gaussians(samples.centre, factor[None], samples.counts)
+
+
+def fit_separate(z: Tensor, y: Tensor, classes: int, shrinkage: float) -> Gaussians:
+    """A covariance for each class; where every class has more samples than features, they need no more room than z."""
+    samples = ClassSamples(z, y, classes)
+    factors = torch.empty(classes, samples.size, samples.size, dtype=torch.float64, device=z.device)
+    for label, rows in enumerate(samples.order.split(samples.counts.tolist())):
+        centred = z[rows].double() - samples.centre[label]
+        factors[label] = _factor(centred.T @ centred / len(rows), shrinkage)
+    return Gaussians(samples.centre, factors, samples.counts)
+
+
+def check_shrinkage(shrinkage: float) -> None:
+    if not 0 <= shrinkage < math.inf:
+        raise ValueError(f"shrinkage must be finite and not negative, got {shrinkage}.")
+
+
+def _factor(covariance: Tensor, shrinkage: float) -> Tensor:
+    """L with L L^T = S + s tr(S)/M I."""
+    covariance.diagonal().add_(shrinkage * covariance.diagonal().mean())
+    factor: Tensor
+    factor, failed = torch.linalg.cholesky_ex(covariance)
+    if int(failed):
+        raise ValueError(
+            f"the covariance of the features is singular with shrinkage {shrinkage:g}; "
+            "fit to more samples that differ, or shrink more."
+        )
+    return factor
+
+
+def _solve(factor: Tensor, rows: Tensor) -> Tensor:
+    """L^-1 v for every row v of [N, M]."""
+    solved: Tensor = torch.linalg.solve_triangular(factor, rows.T, upper=False)
+    return solved.T

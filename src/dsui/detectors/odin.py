@@ -1,0 +1,58 @@
+"""ODIN (Liang et al., ICLR 2018): the softmax at a high temperature, after a step that makes the image look surer.
+
+    n' = n - epsilon sign(grad_n -ln softmax(y(n) / T)_c) / std,  c = argmax y(n);   u = ln(1 - max softmax(y(n') / T))
+
+n are normalised images, so the step is epsilon of a pixel; the sign of 0 counts as +1, as in the authors' code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dsui.checks import check_positive
+from dsui.evaluation.scores import max_probability
+
+if TYPE_CHECKING:
+    from dsui.methods.method import Method
+
+
+class Odin:
+    """Needs the network and its images, not its outputs; nothing is fitted."""
+
+    def __init__(self, temperature: float = 1000.0, epsilon: float = 0.0014) -> None:
+        check_positive("temperature", temperature)
+        if not 0 <= epsilon < math.inf:
+            raise ValueError(f"epsilon must be finite and not negative, got {epsilon}.")
+        self.temperature, self.epsilon = temperature, epsilon
+
+    def score_images(self, method: Method, inputs: Tensor, std: Sequence[float]) -> Tensor:
+        """[B] in float64, of normalised images [B, channels, H, W] that were divided by `std`, one value a channel.
+
+        No parameter's `.grad` is touched, and no_grad or inference mode around the call is no harm.
+        """
+        if any(module.training for module in method.modules()):
+            raise ValueError("the method is in training mode; call its eval() first.")
+        if inputs.ndim != 4 or len(std) != inputs.shape[1]:
+            raise ValueError(
+                f"inputs have shape {list(inputs.shape)} and std {len(std)} values; "
+                "give [batch, channels, height, width] and one value for each channel."
+            )
+        for value in std:
+            check_positive("std", value)
+        with torch.inference_mode(False), torch.enable_grad():
+            start = inputs.detach().clone().requires_grad_()
+            logits = self._tempered(method, start)
+            loss = F.cross_entropy(logits, logits.argmax(1), reduction="sum")
+            (gradient,) = torch.autograd.grad(loss, start)
+        step = self.epsilon / start.new_tensor(std).view(-1, 1, 1)
+        with torch.no_grad():
+            return max_probability(self._tempered(method, torch.where(gradient >= 0, start - step, start + step)))
+
+    def _tempered(self, method: Method, inputs: Tensor) -> Tensor:
+        return method.logits(method(inputs)).double() / self.temperature

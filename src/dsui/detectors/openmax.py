@@ -1,0 +1,63 @@
+"""OpenMax (Bendale and Boult, CVPR 2016): logits are discounted by how unusually far they lie from their class.
+
+    d_c = |y - m_c|, m_c the mean logits of training samples correctly classified as c
+    w_c = Weibull_c(d_c - s_c + 1), fitted to the `tail` largest distances of class c, s_c the least of them
+    v = y - min_c y_c;   the i-th largest v_c gives r_c v_c to "unknown", r_c = w_c (alpha + 1 - i) / alpha, i <= alpha
+    u = ln P(unknown) / P(known) under the softmax of what all have then
+
+Negative logits would grow when discounted, which is why they are shifted. u orders samples as P(unknown) does, without
+ties. The variant "neal" (Neal et al., ECCV 2018) discounts every class by w_c: u = -ln sum_c exp(y_c (1 - w_c)).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from dsui.checks import check_at_least, check_choice
+from dsui.detectors.correct import class_means, examples
+from dsui.detectors.detector import Detector, rows
+from dsui.detectors.weibull import fit_weibull
+from dsui.evaluation.outputs import Outputs
+
+ALWAYS_BY_PRODUCT = "use_mm_for_euclid_dist"
+
+
+class OpenMax(Detector):
+    """Of at most `alpha` classes for each sample, and at most `tail` samples of each class."""
+
+    needs_labels = True
+
+    def __init__(self, tail: int = 20, alpha: int = 10, variant: Literal["openmax", "neal"] = "openmax") -> None:
+        check_at_least("tail", tail, 2)
+        check_at_least("alpha", alpha, 1)
+        check_choice("variant", variant, ("openmax", "neal"))
+        self.tail, self.alpha, self.variant = tail, alpha, variant
+
+    def _fit(self, train: Outputs) -> None:
+        assert train.labels is not None
+        self._means = class_means(train, train.logits)
+        distances = torch.cat(
+            [torch.linalg.vector_norm(part.logits - self._means[part.labels], dim=1) for part in rows(train)]
+        )
+        chosen = examples(train)
+        order = train.labels[chosen].argsort(stable=True)
+        counts = torch.bincount(train.labels[chosen], minlength=len(self._means)).tolist()
+        tails = [each.topk(min(self.tail, len(each))).values for each in distances[chosen][order].split(counts)]
+        padded = torch.nn.utils.rnn.pad_sequence(tails, batch_first=True, padding_value=-1.0)
+        self._least = torch.stack([each[-1] for each in tails])
+        self._weibull = fit_weibull(padded - self._least[:, None] + 1, padded >= 0)
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        y = outputs.logits
+        strange = self._weibull.cdf(torch.cdist(y, self._means, compute_mode=ALWAYS_BY_PRODUCT) - self._least + 1)
+        if self.variant == "neal":
+            return -(y * (1 - strange)).logsumexp(1)
+        alpha = min(self.alpha, y.shape[1])
+        v = y - y.amin(1, keepdim=True)
+        largest, where = v.topk(alpha)
+        ranks = torch.arange(alpha, 0, -1, dtype=torch.float64, device=y.device) / alpha
+        removed = largest * strange.gather(1, where) * ranks
+        return removed.sum(1) - v.scatter_add(1, where, -removed).logsumexp(1)

@@ -1,0 +1,64 @@
+"""The post-hoc detectors by name; ODIN is not among them, for it needs the network and not its outputs."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from dsui.detectors.ash import ASH
+from dsui.detectors.detector import Detector
+from dsui.detectors.em_mixture import EMMixture
+from dsui.detectors.energy import Energy
+from dsui.detectors.gda import GDA
+from dsui.detectors.gen import GEN
+from dsui.detectors.kl_matching import KLMatching
+from dsui.detectors.knn import KNN
+from dsui.detectors.mahalanobis import Mahalanobis
+from dsui.detectors.max_logit import MaxLogit
+from dsui.detectors.openmax import OpenMax
+from dsui.detectors.react import ReAct
+from dsui.detectors.relative_mahalanobis import RelativeMahalanobis
+from dsui.detectors.she import SHE
+from dsui.detectors.vim import ViM
+from dsui.errors import DsuiError
+
+if TYPE_CHECKING:
+    from dsui.evaluation.outputs import Outputs
+
+DETECTORS: dict[str, type[Detector]] = {
+    "energy": Energy,
+    "max-logit": MaxLogit,
+    "gen": GEN,
+    "kl-matching": KLMatching,
+    "knn": KNN,
+    "react": ReAct,
+    "ash": ASH,
+    "vim": ViM,
+    "she": SHE,
+    "mahalanobis": Mahalanobis,
+    "relative-mahalanobis": RelativeMahalanobis,
+    "gda": GDA,
+    "em-mixture": EMMixture,
+    "openmax": OpenMax,
+}
+
+
+def names() -> tuple[str, ...]:
+    return tuple(DETECTORS)
+
+
+def build(name: str) -> Detector:
+    """An unfitted detector with its default settings."""
+    if name not in DETECTORS:
+        nearest = get_close_matches(name.lower(), DETECTORS, n=1, cutoff=0)[0]
+        raise DsuiError(f"no detector {name!r}; did you mean {nearest!r}? There are {', '.join(DETECTORS)}.")
+    return DETECTORS[name]()
+
+
+def usable(train: Outputs) -> tuple[str, ...]:
+    """The detectors that find in these outputs all they need."""
+    return tuple(
+        name
+        for name, kind in DETECTORS.items()
+        if not (kind.needs_labels and train.labels is None) and not (kind.needs_weight and train.weight is None)
+    )

@@ -1,0 +1,73 @@
+"""Bayes by Backprop: a classifier whose last layers have a distribution over weights (Blundell et al., ICML 2015).
+
+    L = -ln p_t(x; w) + beta KL(q | P) / N,  w ~ q,  N training samples
+    p = 1/T sum_t softmax(y_t),  y_t the logits under the t-th draw of the weights
+
+The linear layers of the neck and the output layer are those of `dsui.methods.variational`; backbone and batch norms are
+the baseline's. beta = 1 is the variational bound; a smaller one, a colder posterior, is what trains in practice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+import torch
+from torch import Tensor, nn
+
+from dsui.checks import check_at_least, check_positive
+from dsui.evaluation.outputs import Outputs
+from dsui.methods.mc_dropout import resampled
+from dsui.methods.msp import MaxSoftmax
+from dsui.methods.variational import Prior, VariationalLinear, deviation
+from dsui.training.recipe import Recipe
+
+
+class BayesByBackprop(MaxSoftmax):
+    """`kl_weight` is beta and `samples` T; the backbone runs once for them all."""
+
+    def __init__(
+        self,
+        backbone: str,
+        channels: int,
+        num_classes: int,
+        recipe: Recipe,
+        *,
+        prior: Prior = "gaussian",
+        kl_weight: float = 0.1,
+        samples: int = 10,
+    ) -> None:
+        check_positive("kl_weight", kl_weight)
+        check_at_least("samples", samples, 1)
+        super().__init__(backbone, channels, num_classes, recipe)
+        self.kl_weight, self.passes = kl_weight, samples
+        self.training_samples = 0
+        neck = self.network.neck
+        for parent in (self,) if neck is None else (self, neck.layers):
+            for name, layer in list(parent.named_children()):
+                if isinstance(layer, nn.Linear):
+                    setattr(parent, name, VariationalLinear(layer, prior))
+
+    @property
+    def variational(self) -> list[VariationalLinear]:
+        return [layer for layer in self.modules() if isinstance(layer, VariationalLinear)]
+
+    def loss(self, output: Tensor, labels: Tensor) -> Tensor:
+        if self.training_samples == 0:
+            raise ValueError("bbb divides the KL by the number of training samples; call set_class_counts first.")
+        fit = super().loss(output, labels)
+        divergence = torch.stack([layer.divergence() for layer in self.variational]).sum() / self.training_samples
+        self.terms["divergence"] = divergence.detach()
+        return fit + self.kl_weight * divergence
+
+    def predict(self, images: Tensor) -> Outputs:
+        return resampled(self, images, self.variational)
+
+    def undecayed_parameters(self) -> Iterable[nn.Parameter]:
+        return chain(*(layer.parameters() for layer in self.variational))
+
+    def set_class_counts(self, counts: Tensor) -> None:
+        self.training_samples = int(counts.sum())
+
+    def log_row(self) -> dict[str, object]:
+        return {"mean_std": [deviation(layer.weight_rho).mean().item() for layer in self.variational]}

@@ -1,0 +1,161 @@
+"""Deep ensemble: one method several times over, told apart by its start alone (Lakshminarayanan et al., NeurIPS 2017).
+
+    p(y | x) = 1/T sum_t p_t(y | x),    I = H[p] - 1/T sum_t H[p_t] = 1/T sum_t KL(p_t | p) >= 0
+
+All members see the same batches in one step: the loss is the sum of theirs, and since they share no parameter, each
+gets the gradient it would get alone. I, "mutual_information", is what the members disagree about; where members report
+one of their own, its mean is added, which by the chain rule gives that of member and member's draw together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import chain, tee
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from dsui.checks import check_at_least
+from dsui.errors import DsuiError
+from dsui.evaluation.outputs import Outputs
+from dsui.methods.method import Method, Turn
+from dsui.training.recipe import Recipe
+
+INFORMATION = "mutual_information"
+
+
+class Ensemble(Method):
+    """`members` of the method named `member`, with its default options; built one after another from torch's global
+    generator. It does not learn from outliers."""
+
+    def __init__(
+        self,
+        backbone: str,
+        channels: int,
+        num_classes: int,
+        recipe: Recipe,
+        *,
+        members: int = 5,
+        member: str = "msp",
+    ) -> None:
+        from dsui.methods.registry import build, find  # which knows this class
+
+        check_at_least("members", members, 1)
+        if issubclass(find(member), Ensemble):
+            raise DsuiError("an ensemble cannot be a member of an ensemble; give `members` a larger number instead.")
+        super().__init__()
+        self._gather([build(member, backbone, channels, num_classes, recipe) for _ in range(members)])
+
+    @classmethod
+    def of(cls, methods: Sequence[Method]) -> Ensemble:
+        """Of methods that were trained apart, for the same classes; they are held, not copied."""
+        check_at_least("the number of methods", len(methods), 1)
+        ensemble = cls.__new__(cls)
+        Method.__init__(ensemble)
+        ensemble._gather(methods)
+        return ensemble
+
+    def _gather(self, methods: Sequence[Method]) -> None:
+        self.members = nn.ModuleList(methods)
+        self.passes = sum(each.passes for each in methods)
+
+    @property
+    def _each(self) -> Sequence[Method]:
+        return cast("Sequence[Method]", self.members)
+
+    @property
+    def phase(self) -> int:
+        return self._each[0].phase
+
+    @phase.setter
+    def phase(self, phase: int) -> None:
+        for each in self._each:
+            each.phase = phase
+
+    @property
+    def turn(self) -> int:
+        return self._each[0].turn
+
+    @turn.setter
+    def turn(self, turn: int) -> None:
+        for each in self._each:
+            each.turn = turn
+
+    def forward(self, images: Tensor) -> list[Any]:
+        return [each(images) for each in self._each]
+
+    def loss(self, output: list[Any], labels: Tensor) -> Tensor:
+        losses = [each.loss(own, labels) for each, own in zip(self._each, output, strict=True)]
+        self.terms = {
+            name: torch.stack([each.terms[name] for each in self._each]).mean() for name in self._each[0].terms
+        }
+        return torch.stack(losses).sum()
+
+    def logits(self, output: list[Any]) -> Tensor:
+        logits = [each.logits(own).float() for each, own in zip(self._each, output, strict=True)]
+        return log_mean_exp(torch.stack([own.log_softmax(1) for own in logits], 1))
+
+    def predict(self, images: Tensor) -> Outputs:
+        parts = [each.predict(images) for each in self._each]
+        samples = torch.stack([part.logits.double().log_softmax(1) for part in parts], 1)
+        log_joint, class_scores, norm = (_stacked(parts, name) for name in ("log_joint", "class_scores", "norm"))
+        shared = set.intersection(*(set(part.own) for part in parts))
+        own = {name: torch.stack([part.own[name] for part in parts], 1).mean(1) for name in sorted(shared)}
+        own[INFORMATION] = mutual_information(samples) + own.get(INFORMATION, 0)
+        return Outputs(
+            torch.cat([part.features for part in parts], 1),
+            log_mean_exp(samples),
+            norm=None if norm is None else norm.mean(1),
+            class_scores=None if class_scores is None else log_mean_exp(class_scores),
+            log_joint=None if log_joint is None else log_mean_exp(log_joint),
+            samples=samples.float(),
+            own=own,
+        )
+
+    def turns(self) -> Sequence[Turn]:
+        return [
+            Turn(tuple(chain(*(turn.parameters for turn in same))), same[0].rate, same[0].phase)
+            for same in zip(*(each.turns() for each in self._each), strict=True)
+        ]
+
+    def phase_at(self, epoch: int) -> int:
+        return self._each[0].phase_at(epoch)
+
+    def begin_phase(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        # the first member that reads the batches makes tee hold them for the others; if none does, nothing is held
+        for each, own in zip(self._each, tee(batches, len(self._each)), strict=True):
+            each.begin_phase(own)
+
+    def mixture_parameters(self) -> Iterable[nn.Parameter]:
+        return chain(*(each.mixture_parameters() for each in self._each))
+
+    def undecayed_parameters(self) -> Iterable[nn.Parameter]:
+        return chain(*(each.undecayed_parameters() for each in self._each))
+
+    def set_class_counts(self, counts: Tensor) -> None:
+        for each in self._each:
+            each.set_class_counts(counts)
+
+    def log_row(self) -> dict[str, object]:
+        rows = [each.log_row() for each in self._each]
+        return {"members": rows} if any(rows) else {}
+
+
+def log_mean_exp(values: Tensor) -> Tensor:
+    """ln 1/T sum_t exp(values_t). [B, T, C] -> [B, C]"""
+    return values.logsumexp(1) - math.log(values.shape[1])
+
+
+def mutual_information(samples: Tensor) -> Tensor:
+    """1/T sum_t KL(p_t | mean p) of log-probabilities, in float64. [B, T, C] -> [B]"""
+    samples = samples.double()
+    divergences = (samples.exp() * (samples - log_mean_exp(samples).unsqueeze(1))).sum(2)
+    return divergences.mean(1).clamp(min=0)
+
+
+def _stacked(parts: Sequence[Outputs], name: str) -> Tensor | None:
+    """[B, T, ...] of a part of the outputs that every member has."""
+    found = [getattr(part, name) for part in parts]
+    return None if any(value is None for value in found) else torch.stack(found, 1)

@@ -1,0 +1,53 @@
+"""LogitNorm: cross-entropy that cannot be lowered by longer logits (Wei et al., ICML 2022).
+
+    L = -ln softmax(f / (t |f|))_label,  f = W h(x) + b
+
+The plain network predicts: p = softmax(f), and the published score is its Max.P. Training fixes the direction of f
+only, so its length is left free to be small for images unlike the training set.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dsui.checks import check_positive
+from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.scores import max_probability
+from dsui.methods.msp import MaxSoftmax
+from dsui.training.recipe import Recipe
+
+SMALLEST_NORM = 1e-7
+"""Added to |f|, so that logits of zero have a gradient; as in the authors' code."""
+
+
+class LogitNorm(MaxSoftmax):
+    """The network of the baseline; `temperature` is t, by default the one published for CIFAR-10.
+
+    Own uncertainties: "logit_norm" is -|f|, "normalized" Max.P. of the probabilities that were trained,
+    softmax(f / (t |f|)).
+    """
+
+    def __init__(
+        self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, temperature: float = 0.04
+    ) -> None:
+        check_positive("temperature", temperature)
+        super().__init__(backbone, channels, num_classes, recipe)
+        self.temperature = temperature
+
+    def loss(self, output: Tensor, labels: Tensor) -> Tensor:
+        return super().loss(normalized(output.float(), self.temperature), labels)
+
+    def predict(self, images: Tensor) -> Outputs:
+        plain = super().predict(images)
+        logits = plain.logits.double()
+        own = {
+            "logit_norm": -torch.linalg.vector_norm(logits, dim=1),
+            "normalized": max_probability(normalized(logits, self.temperature)),
+        }
+        return Outputs(plain.features, plain.logits, weight=plain.weight, bias=plain.bias, own=own)
+
+
+def normalized(logits: Tensor, temperature: float) -> Tensor:
+    """[B, C] f / (t |f|)."""
+    return logits / (temperature * (torch.linalg.vector_norm(logits, dim=1, keepdim=True) + SMALLEST_NORM))

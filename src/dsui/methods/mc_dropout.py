@@ -1,0 +1,68 @@
+"""MC dropout: the baseline's network, predicting with its dropout on (Gal and Ghahramani, ICML 2016).
+
+    p = 1/T sum_t softmax(y_t),  y_t the logits under the t-th dropout mask
+    I = H[p] - 1/T sum_t H[p_t]
+
+It trains as the baseline does and reads the baseline's weights. Dropout sits in the neck alone, so the backbone runs
+once and neck and output layer T times. I, "mutual_information", is what the passes disagree about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from dsui.checks import check_at_least
+from dsui.errors import DsuiError
+from dsui.evaluation.outputs import Outputs
+from dsui.methods.ensemble import log_mean_exp, mutual_information
+from dsui.methods.msp import MaxSoftmax
+from dsui.training.recipe import Recipe
+
+
+class MCDropout(MaxSoftmax):
+    """`samples` is T."""
+
+    def __init__(self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, samples: int = 50) -> None:
+        check_at_least("samples", samples, 1)
+        if not recipe.neck or recipe.dropout == 0:
+            raise DsuiError(
+                "mc-dropout samples the dropout of the neck, and this recipe has none; "
+                "choose one with a neck and dropout, or --set neck=true --set dropout=0.2."
+            )
+        super().__init__(backbone, channels, num_classes, recipe)
+        self.passes = samples
+
+    def predict(self, images: Tensor) -> Outputs:
+        return resampled(self, images, [layer for layer in self.modules() if isinstance(layer, nn.Dropout)])
+
+
+def resampled(method: MaxSoftmax, images: Tensor, layers: Iterable[nn.Module]) -> Outputs:
+    """The mean over `method.passes` passes through neck and output layer in which only `layers` are in training mode.
+
+    The features are those of the pass without noise.
+    """
+    backbone, neck = method.network.backbone, method.network.neck or nn.Identity()
+    seen = backbone(images)
+    features = neck(seen)
+    with in_training_mode(layers):
+        passes = [method.output(neck(seen)).double().log_softmax(1) for _ in range(method.passes)]
+    samples = torch.stack(passes, 1)
+    own = {"mutual_information": mutual_information(samples)}
+    return Outputs(features, log_mean_exp(samples), samples=samples.float(), own=own)
+
+
+@contextmanager
+def in_training_mode(layers: Iterable[nn.Module]) -> Iterator[None]:
+    """These layers alone, until the end or an exception."""
+    modes = {layer: layer.training for layer in layers}
+    try:
+        for layer in modes:
+            layer.train()
+        yield
+    finally:
+        for layer, mode in modes.items():
+            layer.train(mode)

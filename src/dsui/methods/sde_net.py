@@ -1,0 +1,156 @@
+"""SDE-Net (Kong, Sun and Zhang, ICML 2020): a residual net as a stochastic differential equation.
+
+    dh = f(h, t) dt + sigma g(h_0) dW,   t from 0 to 6, by Euler-Maruyama with dt = 6 / steps:
+    h_{k+1} = h_k + f(h_k, k dt) dt + sigma g(h_0) sqrt(dt) e_k,   e_k ~ N(0, 1)
+
+Each step has two turns. The first fits everything but g to the labels by cross-entropy, with sigma = 1. The second
+fits g alone: E[-ln(1 - g)] over training images, E[-ln g] over x + 2 e with one e ~ N(0, 1) for all channels of a
+pixel, pixels in [0, 1]. At test sigma is 50, so that what g finds foreign drowns in noise, and N draws are averaged:
+
+    p = mean_n softmax(W z_n + b),    own uncertainties: g(h_0), and I = H[p] - mean_n H[p_n], what the draws disagree on
+
+The parts are in `dsui.backbones.sde`. In the second turn the images go through the frozen start in evaluation mode:
+noisy ones then neither move batch-norm statistics nor share them with clean ones, and g learns from what it sees later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dsui.backbones.neck import Neck
+from dsui.backbones.sde import Diffusion, Drift, Pooling, linear, resnet18_start, small_start
+from dsui.checks import check_at_least
+from dsui.evaluation.outputs import Outputs
+from dsui.methods.method import Method, Turn
+from dsui.training.recipe import Recipe
+
+HORIZON = 6.0
+TRAINING_SIGMA = 1.0
+FOREIGN_NOISE = 2.0
+"""Standard deviation of what makes a training image foreign, for pixels in [0, 1]."""
+DIFFUSION_RATE = 0.05
+"""Of g beside the recipe's rate: the published 0.005 / 0.1."""
+
+
+class SDENet(Method):
+    """The published small net on "small"; on "resnet18" its first three stages and a drift as wide as the fourth.
+
+    `samples` are the draws of a prediction; start and g run once for all of them.
+    """
+
+    backbones = ("small", "resnet18")
+    foreign_scale: Tensor
+
+    def __init__(
+        self,
+        backbone: str,
+        channels: int,
+        num_classes: int,
+        recipe: Recipe,
+        *,
+        steps: int = 6,
+        test_sigma: float = 50.0,
+        samples: int = 10,
+    ) -> None:
+        super().__init__()
+        check_at_least("steps", steps, 1)
+        check_at_least("samples", samples, 1)
+        if not 0 <= test_sigma < math.inf:
+            raise ValueError(f"test_sigma must be finite and not negative, got {test_sigma}.")
+        self.steps, self.test_sigma, self.passes = steps, test_sigma, samples
+        small = backbone == "small"
+        self.start = small_start(channels) if small else resnet18_start(channels, recipe.released_start)
+        width: int = self.start[-1].out_channels
+        self.drift, self.diffusion, self.pooling = Drift(width), Diffusion(width), Pooling(width)
+        self.neck = Neck(width, dropout=recipe.dropout) if recipe.neck else None
+        self.output = linear(width if self.neck is None else self.neck.out_features, num_classes)
+        scale = FOREIGN_NOISE / torch.tensor(recipe.std).view(-1, 1, 1)
+        self.register_buffer("foreign_scale", scale, persistent=False)
+
+    def turns(self) -> Sequence[Turn]:
+        of_diffusion = tuple(self.diffusion.parameters())
+        known = {id(parameter) for parameter in of_diffusion}
+        return (
+            Turn(tuple(parameter for parameter in self.parameters() if id(parameter) not in known)),
+            Turn(of_diffusion, DIFFUSION_RATE),
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits [B, C]; in the second turn log-odds of g [2 B], of the images and then of their noisy copies."""
+        if self.turn == 1:
+            return self._diffusion_odds(images)
+        h = self.start(images).float()
+        logits: Tensor = self.output(self._features(h, self.diffusion(h).float().sigmoid(), TRAINING_SIGMA))
+        return logits
+
+    def loss(self, output: Tensor, labels: Tensor) -> Tensor:
+        if self.turn == 1:
+            inside, outside = output.float().chunk(2)
+            value = F.softplus(inside).mean() + F.softplus(-outside).mean()
+            sizes = {"diffusion_inside": inside.sigmoid().mean(), "diffusion_outside": outside.sigmoid().mean()}
+            self.terms = {name: part.detach() for name, part in {"diffusion_loss": value, **sizes}.items()}
+            return value
+        value = F.cross_entropy(output.float(), labels)
+        self.terms = {"cross_entropy": value.detach()}
+        return value
+
+    def logits(self, output: Tensor) -> Tensor:
+        return output
+
+    def predict(self, images: Tensor) -> Outputs:
+        """The features are their mean over the draws, whose logits W z + b are the mean of the draws' logits."""
+        h = self.start(images).float()
+        g = self.diffusion(h).double().sigmoid()
+        features = torch.stack([self._features(h, g.float(), self.test_sigma) for _ in range(self.passes)])
+        samples = self.output(features).double().log_softmax(2).transpose(0, 1)
+        mean = samples.logsumexp(1) - math.log(self.passes)
+        return Outputs(
+            features.mean(0),
+            mean,
+            samples=samples,
+            own={"diffusion": g, "mutual_information": _entropy(mean) - _entropy(samples).mean(1)},
+            weight=self.output.weight,
+            bias=self.output.bias,
+        )
+
+    def _features(self, h: Tensor, g: Tensor, sigma: float) -> Tensor:
+        """What the last layer reads after one draw from h_0."""
+        features: Tensor = self.pooling(euler_maruyama(self.drift, h, sigma * g, self.steps))
+        return features if self.neck is None else self.neck(features)
+
+    def _diffusion_odds(self, images: Tensor) -> Tensor:
+        noise = torch.randn_like(images[:, :1])
+        with torch.no_grad(), evaluation_mode(self.start):
+            h = self.start(torch.cat([images, images + self.foreign_scale * noise]))
+        odds: Tensor = self.diffusion(h.float())
+        return odds
+
+
+def euler_maruyama(drift: Callable[[Tensor, float], Tensor], h: Tensor, noise: Tensor, steps: int) -> Tensor:
+    """h at t = 6 from h_0 [B, ...]; `noise` [B] is sigma g, the same at every step."""
+    dt = HORIZON / steps
+    scale = math.sqrt(dt) * noise.view(-1, *[1] * (h.ndim - 1))
+    for k in range(steps):
+        h = h + drift(h, k * dt) * dt + scale * torch.randn_like(h)
+    return h
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(training)
+
+
+def _entropy(log_p: Tensor) -> Tensor:
+    """Over the last dimension."""
+    return -(log_p.exp() * log_p).sum(-1)

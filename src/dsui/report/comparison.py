@@ -1,0 +1,268 @@
+"""Results rows to a table: a line for each method, a column for each figure, mean and deviation over runs.
+
+A method that was trained in several ways (objective, recipe) has a line for each. Figures are marked where they differ
+from the reference method's by a t-test over runs; see `dsui.evaluation.statistics`. Published figures are tested by
+their printed mean, deviation and number of runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from dsui.evaluation.published import PublishedRow
+from dsui.evaluation.results import Row
+from dsui.evaluation.statistics import ALIKE, DIFFERENT, LEVEL, Summary, holm, mark, obstacle, summarize, t_test
+from dsui.report.tables import DAGGER, Cell, Column, Line, Table
+
+
+class Figure(NamedTuple):
+    """What a column shows. The unknown classes of an open-set test differ from run to run: `foreign` is None."""
+
+    data: str
+    backbone: str | None
+    task: str
+    foreign: str | float | None
+    score: str | None
+    metric: str
+
+
+class Unit(NamedTuple):
+    title: str
+    higher_is_better: bool | None
+    unit: str = "%"
+    scale: float = 100
+    decimals: int = 2
+
+
+METRICS = {
+    "accuracy": Unit("accuracy", True),
+    "auroc": Unit("AUROC", True),
+    "aupr": Unit("AUPR", True),
+    "aupr_in": Unit("AUPR-in", True),
+    "aupr_trapezoid": Unit("AUPR trapezoid", True),
+    "fpr95": Unit("FPR95", False),
+    "false_alarms95": Unit("false alarms 95", False),
+    "aurc": Unit("AURC", False, "1/1000", 1000),
+    "e_aurc": Unit("E-AURC", False, "1/1000", 1000),
+    "augrc": Unit("AUGRC", False, "1/1000", 1000),
+    "ece": Unit("ECE", False),
+    "adaptive_ece": Unit("adaptive ECE", False),
+    "nll": Unit("NLL", False, "nats", 1, 4),
+    "brier": Unit("Brier", False, "", 1, 4),
+}
+SCORES = {
+    "max_probability": "Max.P.",
+    "entropy": "Ent.",
+    "density_max_probability": "density Max.P.",
+    "density_entropy": "density Ent.",
+    "log_density": "log-density",
+}
+
+
+class _Method(NamedTuple):
+    """A line of the table. `ways`: objective and recipe of own runs, settings of a published ablation."""
+
+    name: str
+    ways: tuple[str | None, ...]
+    quoted: bool
+
+
+Summaries = dict[_Method, dict[Figure, Summary]]
+
+
+def available(rows: Iterable[Row], quoted: Iterable[PublishedRow] = ()) -> list[Figure]:
+    """Every figure the rows hold, in the order they come in; filter it to choose the columns of `compare`."""
+    both: list[Row | PublishedRow] = [*rows, *quoted]
+    found = dict.fromkeys(_figure(row, metric) for row in both for metric in row.metrics)
+    covered = {figure._replace(backbone=None) for figure in found if figure.backbone is not None}
+    return [figure for figure in found if figure not in covered]
+
+
+def compare(
+    rows: Iterable[Row],
+    figures: Sequence[Figure] | None = None,
+    *,
+    quoted: Iterable[PublishedRow] = (),
+    reference: str = "dsui",
+    equal_variances: bool = True,
+    correct: bool = False,
+    title: str | None = None,
+) -> Table:
+    """All methods in these figures (by default all there are), marked against `reference`, a method or a line's label.
+
+    Of rows with the same run, task, foreign set and score the last counts. A published figure without a backbone
+    stands in the columns of every backbone. `equal_variances` False: Welch's test. `correct`: Holm over the table.
+    """
+    rows, quoted = list(rows), list(quoted)
+    figures = available(rows, quoted) if figures is None else list(figures)
+    if not figures:
+        raise ValueError("there are no figures to compare; evaluate a run first.")
+    own = [row for row in _latest(rows) if any(_figure(row, metric) in figures for metric in row.metrics)]
+    lines = _own(own, figures) | _published(quoted, figures)
+    labels = _labels(lines)
+    p_values, test_notes = _tests(lines, labels, reference, equal_variances, correct)
+    common = _common(figures)
+    return Table(
+        title or ": ".join(filter(None, ("Comparison", ", ".join(filter(None, common))))),
+        tuple(_column(figure, common) for figure in figures),
+        tuple(
+            Line(labels[method], tuple(_cell(cells.get(f), p_values.get((method, f))) for f in figures), method.quoted)
+            for method, cells in lines.items()
+        ),
+        " ".join([*_runs_notes(lines), *test_notes, *_row_notes(own, figures)]),
+    )
+
+
+def _figure(row: Row | PublishedRow, metric: str) -> Figure:
+    foreign = None if row.task == "open-set" else row.foreign
+    return Figure(row.data, row.backbone, row.task, foreign, row.score, metric)
+
+
+def _method(row: Row) -> _Method:
+    return _Method(row.method, (row.objective, row.recipe), quoted=False)
+
+
+def _latest(rows: Iterable[Row]) -> list[Row]:
+    return list({(_method(r), r.data, r.backbone, r.run, r.seed, r.task, r.foreign, r.score): r for r in rows}.values())
+
+
+def _own(rows: Iterable[Row], figures: Sequence[Figure]) -> Summaries:
+    values: dict[_Method, dict[Figure, list[float]]] = {}
+    for row in rows:
+        of_method = values.setdefault(_method(row), {})
+        for metric, value in row.metrics.items():
+            if (figure := _figure(row, metric)) in figures and math.isfinite(value):
+                of_method.setdefault(figure, []).append(value)
+    return {method: {f: summarize(runs) for f, runs in cells.items()} for method, cells in values.items()}
+
+
+def _published(rows: Iterable[PublishedRow], figures: Sequence[Figure]) -> Summaries:
+    lines: Summaries = {}
+    for row in rows:
+        for metric, mean in row.metrics.items():
+            printed = _figure(row, metric)
+            fitting = [f for f in figures if printed in {f, f._replace(backbone=None)}]
+            summary = Summary(mean, row.deviation[metric], row.runs)
+            for figure in fitting:
+                lines.setdefault(_Method(row.method, _settings(row.settings), quoted=True), {})[figure] = summary
+    return lines
+
+
+def _settings(settings: Mapping[str, object] | None) -> tuple[str | None, ...]:
+    if settings is None:
+        return (None, None, None)
+    push = "push" if settings["push"] else "no push"
+    return (f"K {settings['components']}", push, str(settings["regularizer"] or "no reg"))
+
+
+def _labels(lines: Iterable[_Method]) -> dict[_Method, str]:
+    """The method, and in brackets the ways in which its lines differ."""
+    methods, labels = list(lines), {}
+    for method in methods:
+        alike = [other.ways for other in methods if (other.name, other.quoted) == (method.name, method.quoted)]
+        differing = [len(set(way)) > 1 for way in zip(*alike, strict=True)]
+        ways = [way for way, differs in zip(method.ways, differing, strict=True) if differs and way is not None]
+        labels[method] = f"{method.name} ({', '.join(ways)})" if ways else method.name
+    return labels
+
+
+def _tests(
+    lines: Summaries, labels: Mapping[_Method, str], reference: str, equal_variances: bool, correct: bool
+) -> tuple[dict[tuple[_Method, Figure], float], list[str]]:
+    """The p-values, and what the note says of them and of the figures that have none."""
+    fitting = _fitting(labels, reference)
+    if len(fitting) != 1:
+        found = f"{len(fitting)} lines are {reference}" if fitting else f"there is no {reference}"
+        return {}, [f"Nothing is tested: {found}; name one line as the reference."]
+    (chosen,) = fitting
+    names = {method: f"{label} {DAGGER}" if method.quoted else label for method, label in labels.items()}
+    p_values: dict[tuple[_Method, Figure], float] = {}
+    reasons: dict[str, dict[str, None]] = {}
+    for method, cells in lines.items():
+        for figure, summary in cells.items() if method != chosen else ():
+            against = lines[chosen].get(figure)
+            why = f"no figure of {names[chosen]}" if against is None else obstacle(summary, against)
+            if against is None or why:
+                reasons.setdefault(str(why), {})[names[method]] = None
+            else:
+                p_values[method, figure] = t_test(summary, against, equal_variances)
+    if not p_values:
+        return {}, [f"Nothing is tested: {'; '.join(reasons)}."] if reasons else []
+    test = "Student's" if equal_variances else "Welch's"
+    corrected = f", Holm-corrected over {len(p_values)} tests" if correct else ""
+    notes = [
+        f"{DIFFERENT} differs from {names[chosen]}, {ALIKE} does not ({test} t-test, p < {LEVEL}{corrected}).",
+        *(f"Not tested ({why}): {', '.join(untested)}." for why, untested in reasons.items()),
+    ]
+    adjusted = holm(list(p_values.values())) if correct else p_values.values()
+    return dict(zip(p_values, adjusted, strict=True)), notes
+
+
+def _fitting(labels: Mapping[_Method, str], reference: str) -> list[_Method]:
+    """The lines that `reference` may mean: own before published, a whole label before a method's name."""
+    for quoted in (False, True):
+        pool = [method for method in labels if method.quoted is quoted]
+        for fits in ([m for m in pool if labels[m] == reference], [m for m in pool if m.name == reference]):
+            if fits:
+                return fits
+    return []
+
+
+def _runs_notes(lines: Summaries) -> list[str]:
+    counts = sorted({summary.runs for cells in lines.values() for summary in cells.values()})
+    if not counts or counts == [1]:
+        return ["One run each, so without deviation."] if counts else []
+    return [f"Mean ± deviation over {counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'} runs."]
+
+
+def _row_notes(rows: Sequence[Row], figures: Sequence[Figure]) -> list[str]:
+    """What a reader of the means must know of the own runs behind them."""
+    notes = []
+    missing = sum(
+        not math.isfinite(value) for row in rows for name, value in row.metrics.items() if _figure(row, name) in figures
+    )
+    if missing:
+        notes.append(f"{missing} figures of single runs do not exist and are left out.")
+    if splits := sorted({row.split for row in rows if row.split is not None}):
+        notes.append(f"Class splits: {', '.join(splits)}.")
+    protocols: dict[tuple[str, str, str | float | None], set[str | None]] = {}
+    runs: dict[tuple[object, ...], set[str]] = {}
+    for row in rows:
+        protocols.setdefault((row.data, row.task, row.foreign), set()).add(row.protocol)
+        runs.setdefault((_method(row), row.data, row.backbone, row.seed, row.split), set()).add(row.run)
+    if any(len(mixed) > 1 for mixed in protocols.values()):
+        notes.append("Rows of different protocols stand in one column; compare them apart.")
+    if any(len(same) > 1 for same in runs.values()):
+        notes.append("Some runs of a method share their seed, so they may not be independent.")
+    return notes
+
+
+def _parts(figure: Figure) -> tuple[str, ...]:
+    """Data, backbone, task, foreign set and score as a reader knows them."""
+    foreign = figure.foreign
+    if foreign is None or foreign == figure.task:
+        shown = ""
+    else:
+        shown = f"→ {foreign}" if isinstance(foreign, str) else f"ε {foreign:g}"
+    score = SCORES.get(figure.score, figure.score) if figure.score else ""
+    return (figure.data, figure.backbone or "", figure.task, shown, score)
+
+
+def _common(figures: Sequence[Figure]) -> tuple[str | None, ...]:
+    """The parts that all columns share, which go to the title; None for a part that differs."""
+    return tuple(values[0] if len(set(values)) == 1 else None for values in zip(*map(_parts, figures), strict=True))
+
+
+def _column(figure: Figure, common: tuple[str | None, ...]) -> Column:
+    unit = METRICS.get(figure.metric, Unit(figure.metric, None, "", 1, 4))
+    own = (part for part, shared in zip(_parts(figure), common, strict=True) if shared is None)
+    header = (*("" if part == unit.title else part for part in own), unit.title)
+    return Column(header, unit.higher_is_better, unit.unit, unit.scale, unit.decimals)
+
+
+def _cell(summary: Summary | None, p: float | None) -> Cell:
+    if summary is None:
+        return Cell()
+    return Cell(summary.mean, summary.deviation, summary.runs, p, None if p is None else mark(p))

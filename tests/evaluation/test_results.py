@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+import math
+import resource
+import shutil
+import subprocess
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+import dsui
+from dsui.errors import DsuiError
+from dsui.evaluation.results import Row, append, commit, read, versions
+
+CONTRACT = """
+run, method, objective, data, backbone, recipe, seed, task, foreign, score, metrics,
+n_positive, n_negative, protocol, split, versions, device, seconds, commit
+"""
+NAMES = [name.strip() for name in CONTRACT.split(",")]
+ROW = Row(
+    run="dsui-0",
+    method="dsui",
+    objective="bounded",
+    data="cifar10",
+    backbone="resnet18",
+    recipe="paper",
+    seed=0,
+    task="ood",
+    foreign="svhn",
+    score="entropy",
+    metrics={"auroc": 0.1 + 0.2, "aupr": 1.0},
+    n_positive=26032,
+    n_negative=10000,
+    protocol=None,
+    split=None,
+    versions={"python": "3.11"},
+    device="cpu",
+    seconds=1.5,
+    commit=None,
+)
+
+
+def test_row_has_the_fields_of_the_contract_and_survives_json_to_the_last_bit() -> None:
+    assert [field.name for field in fields(Row)] == NAMES
+    assert list(json.loads(ROW.to_json())) == NAMES
+    assert Row.from_json(ROW.to_json()) == ROW
+    attack = replace(ROW, foreign=0.1, n_positive=None)
+    assert Row.from_json(attack.to_json()) == attack
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_metric_that_is_no_number_is_null_on_disk_and_nan_in_memory(value: float) -> None:
+    text = replace(ROW, metrics={"auroc": value, "aupr": 0.5}).to_json()
+    assert json.loads(text)["metrics"] == {"auroc": None, "aupr": 0.5}
+    back = Row.from_json(text).metrics
+    assert math.isnan(back["auroc"])
+    assert back["aupr"] == 0.5
+
+
+def test_broken_lines_are_named_and_the_rest_is_used(tmp_path: Path) -> None:
+    good = ROW.to_json()
+    whole = json.loads(good)
+    lines = [
+        good,
+        good[:50],
+        "",
+        json.dumps([1]),
+        json.dumps({key: value for key, value in whole.items() if key not in {"seed", "task"}}),
+        json.dumps(whole | {"added_later": 1}),
+        json.dumps(whole | {"metrics": {"auroc": "high"}}),
+        json.dumps(whole | {"foreign": ["svhn"]}),
+        json.dumps(whole | {"seed": None}),
+        "[" * 100_000,
+    ]
+    path = tmp_path / "a.jsonl"
+    path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe\n" + good.encode())
+    rows, problems = read([tmp_path / "absent.jsonl", path])
+    assert rows == [ROW, ROW, ROW]
+    assert problems[0] == f"{tmp_path / 'absent.jsonl'} cannot be read (No such file or directory)."
+    expected = {
+        2: "no whole JSON object",
+        4: "no JSON object",
+        5: "no seed, task",
+        7: 'metrics is {"auroc": "high"}',
+        8: 'foreign is ["svhn"]',
+        9: "seed is null",
+        10: "no whole JSON object",
+        11: "no whole JSON object",
+    }
+    assert problems[1:] == [f"{path} line {number} is not a results row: {why}." for number, why in expected.items()]
+
+
+def test_rows_of_the_first_full_runs_are_readable() -> None:
+    rows, problems = read([Path(__file__).parents[2] / "results" / "cifar10-resnet18-paper.jsonl"])
+    assert problems == []
+    assert {(row.method, row.task) for row in rows} >= {("dsui", "accuracy"), ("msp", "misclassification")}
+
+
+def test_appended_rows_are_read_in_order_and_a_torn_line_spoils_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    rows = [replace(ROW, seed=seed) for seed in range(4)]
+    append(path, rows[:2])
+    append(path, [])
+    with path.open("a") as stream:
+        stream.write(ROW.to_json()[:30])  # what a killed process leaves
+    append(path, rows[2:])
+    found, problems = read([path])
+    assert found == rows
+    assert problems == [f"{path} line 3 is not a results row: no whole JSON object."]
+
+
+def test_full_disk_adds_no_torn_line(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    append(path, [ROW])
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, limits[1]))  # a part of the next row still fits
+    try:
+        with pytest.raises(DsuiError, match=r"could not be written .*; nothing was added"):
+            append(path, [ROW])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+
+
+def test_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DsuiError, match="No such file or directory"):
+        append(tmp_path / "absent" / "results.jsonl", [ROW])
+
+
+def test_versions_name_what_figures_depend_on() -> None:
+    assert versions().keys() == {"python", "torch", "dsui", "numpy"}
+    assert versions()["dsui"] == dsui.__version__
+
+
+def git(folder: Path, *words: str) -> str:
+    program = shutil.which("git")
+    if program is None:
+        pytest.skip("needs git")
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    return subprocess.run(
+        [program, "-C", str(folder), *identity, *words], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout whose src/dsui is the installed package."""
+    package = tmp_path / "checkout" / "src" / "dsui"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr(dsui, "__file__", str(package / "__init__.py"))
+    git(tmp_path / "checkout", "init")
+    git(tmp_path / "checkout", "add", ".")
+    git(tmp_path / "checkout", "commit", "-m", "first")
+    return tmp_path / "checkout"
+
+
+def test_commit_is_that_of_the_source_and_says_when_the_source_differs(checkout: Path) -> None:
+    head = git(checkout, "rev-parse", "HEAD")
+    assert commit() == head
+    (checkout / "notes.txt").write_text("not the source")
+    assert commit() == head
+    (checkout / "src" / "dsui" / "new.py").write_text("")
+    assert commit() == f"{head}-dirty"
+
+
+def test_commit_is_never_that_of_another_repository(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = commit()
+    git(tmp_path, "init", "other")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    assert commit() == head
+    installed = checkout / "env" / "lib" / "dsui"  # a package installed inside someone's checkout
+    installed.mkdir(parents=True)
+    monkeypatch.setattr(dsui, "__file__", str(installed / "__init__.py"))
+    assert commit() is None
+
+
+def test_commit_without_git_is_none(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (checkout / ".git" / "HEAD").write_text("damaged")
+    assert commit() is None
+    monkeypatch.setenv("PATH", "")
+    assert commit() is None
