@@ -36,7 +36,9 @@ from dsui.training.step import Mode, own_stream
 from dsui.training.trainer import Trainer
 
 IMAGES, BATCH, CLASSES = 50_000, 256, 10
-ORDINARY, EAGER, GRAPH, LINEAR = "ordinary loop, DataLoader", "dsui, eager", "dsui, one CUDA graph", "linear head"
+ORDINARY, LINEAR = "ordinary loop, DataLoader", "linear head"
+EAGER, GRAPH, COMPILED = "dsui, eager", "dsui, one CUDA graph", "dsui, compiled and one CUDA graph"
+MODES: dict[str, Mode] = {EAGER: "eager", GRAPH: "graph", COMPILED: "compiled"}
 Timing = dict[str, float]
 KINDS = {  # the first kind with a part of a kernel's name in it takes the kernel
     "batch norm": ("bn_fw", "bn_bw", "batch_norm", "batchnorm", "cudnn_bn"),
@@ -182,15 +184,15 @@ def compare(
     images: MemorySet, backbone: str, recipe: Recipe, device: torch.device, workers: int, repeats: int
 ) -> list[str]:
     on_gpu = device.type == "cuda"
-    trainers = {EAGER: dsui_trainer(images, backbone, recipe, device, "eager")}
-    if on_gpu:
-        trainers[GRAPH] = dsui_trainer(images, backbone, recipe, device, "graph")
-        trainers[f"{GRAPH}, {LINEAR}"] = dsui_trainer(images, backbone, recipe, device, "graph", "msp")
-    else:
-        trainers[f"{EAGER}, {LINEAR}"] = dsui_trainer(images, backbone, recipe, device, "eager", "msp")
+    own = (GRAPH, COMPILED) if on_gpu else (EAGER,)
+    trainers = {}
+    for name in dict.fromkeys((*own, EAGER)):
+        trainers[name] = dsui_trainer(images, backbone, recipe, device, MODES[name])
+        if name in own:
+            trainers[f"{name}, {LINEAR}"] = dsui_trainer(images, backbone, recipe, device, MODES[name], "msp")
     ways = {name: dsui_steps(trainer) for name, trainer in trainers.items()}
     ways[f"{ORDINARY}, {workers} workers"] = ordinary_steps(images, backbone, recipe, device, workers)
-    counts = {name: 150 if GRAPH in name else 40 if on_gpu else 10 for name in ways}
+    counts = {name: 150 if "CUDA graph" in name else 40 if on_gpu else 10 for name in ways}
     timing = measured(ways, counts, repeats, device)
     slowest = timing[f"{ORDINARY}, {workers} workers"]
     lines = [
@@ -204,8 +206,8 @@ def compare(
             for name, value in timing.items()
         ),
     ]
-    own = GRAPH if on_gpu else EAGER
-    lines += ["", f"Cost against the linear head: {timing[own] / timing[f'{own}, {LINEAR}']:.3f}."]
+    costs = ", ".join(f"{timing[name] / timing[f'{name}, {LINEAR}']:.3f} ({name})" for name in own)
+    lines += ["", f"Cost against the same step with a linear head: {costs}."]
     if on_gpu:
         lines += kernel_table(trainers[GRAPH], ways[GRAPH], timing[GRAPH])
     return lines

@@ -11,9 +11,9 @@ from scipy import stats
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
-from toy_features import BIAS, CLASSES, WEIGHT, WIDTH, classified, faint, in_domain, unseen
 from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, MultivariateNormal, Normal
+from toy_features import BIAS, CLASSES, WEIGHT, WIDTH, classified, faint, in_domain, unseen
 
 from dsui.detectors import correct, em_mixture, knn, react
 from dsui.detectors import detector as detector_module
@@ -34,7 +34,8 @@ from dsui.detectors.vim import ViM, default_dimension
 from dsui.evaluation import scores
 from dsui.evaluation.outputs import Outputs
 
-TRAIN, TEST = in_domain(60, seed=0), Outputs.concatenated([classified(in_domain(8, 1).features), faint(40), unseen(40)])
+TRAIN = in_domain(60, seed=0)
+TEST = Outputs.concatenated([classified(in_domain(8, 1).features), faint(40), unseen(40)])
 LABELS = torch.arange(CLASSES).repeat_interleave(60)
 ENERGY = scores.energy(TEST.logits)
 
@@ -67,7 +68,10 @@ def test_kl_matching_is_the_least_divergence_by_scipy() -> None:
     p, predicted = train.probabilities.numpy(), train.predictions.numpy()
     templates = [p[predicted == c].mean(0) for c in range(3)] + [np.eye(4)[3]]
     expected = np.min([[stats.entropy(row, t) for t in templates] for row in p], 1)
-    assert_close(KLMatching().fit(train).score(train), expected)
+    fitted = KLMatching().fit(train)
+    assert_close(fitted.score(train), expected)
+    sure = Outputs(torch.zeros(1, 1), torch.tensor([[0, 0, 0, 1e4]], dtype=torch.float64))
+    assert float(fitted.score(sure)) == 0
 
 
 def test_knn_is_scikit_learns_distance_and_two_minus_two_cosines() -> None:
@@ -80,7 +84,7 @@ def test_knn_is_scikit_learns_distance_and_two_minus_two_cosines() -> None:
 
 def test_mahalanobis_is_scikit_learns() -> None:
     z = TRAIN.features.numpy()
-    means = np.stack([z[LABELS == c].mean(0) for c in range(CLASSES)])
+    means = np.stack([z[c == LABELS].mean(0) for c in range(CLASSES)])
     oracle = EmpiricalCovariance(assume_centered=True).fit(z - means[LABELS])
     expected = np.min([oracle.mahalanobis(TEST.features.numpy() - mean) for mean in means], 0)
     assert_close(Mahalanobis(shrinkage=0).fit(TRAIN).score(TEST), expected, 1e-8)  # its inverse against our factor
@@ -90,7 +94,7 @@ def test_mahalanobis_is_scikit_learns() -> None:
 
 def test_relative_mahalanobis_is_its_formula() -> None:
     z, x = TRAIN.features.numpy(), TEST.features.numpy()
-    means = np.stack([z[LABELS == c].mean(0) for c in range(CLASSES)])
+    means = np.stack([z[c == LABELS].mean(0) for c in range(CLASSES)])
 
     def distances(samples: np.ndarray, rest: np.ndarray) -> np.ndarray:
         covariance = rest.T @ rest / len(rest)
@@ -130,7 +134,7 @@ def test_gda_has_full_covariances_only_with_more_samples_than_features(per_class
 
 
 def test_em_mixture_of_one_component_is_a_diagonal_gaussian() -> None:
-    groups = [TRAIN.features[LABELS == c] for c in range(CLASSES)]
+    groups = [TRAIN.features[c == LABELS] for c in range(CLASSES)]
     groups[0] = groups[0][:25]  # less frequent
     means, deviations = torch.stack([g.mean(0) for g in groups]), torch.stack([g.std(0, correction=0) for g in groups])
     weights = torch.tensor([25.0, 60, 60, 60, 60], dtype=torch.float64)

@@ -174,10 +174,10 @@ def test_commit_is_never_that_of_another_repository(
     git(tmp_path, "init", "other")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
     assert commit() == head
-    installed = checkout / "env" / "lib" / "dsui"  # a package installed inside someone's checkout
-    installed.mkdir(parents=True)
-    monkeypatch.setattr(dsui, "__file__", str(installed / "__init__.py"))
-    assert commit() is None
+    for foreign in ("vendor/src/dsui", "lib/dsui", "env/lib/site-packages/dsui"):  # inside someone else's checkout
+        monkeypatch.setattr(dsui, "__file__", str(checkout / foreign / "__init__.py"))
+        (checkout / foreign).mkdir(parents=True)
+        assert commit() is None
 
 
 def test_commit_without_git_is_none(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

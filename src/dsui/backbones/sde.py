@@ -1,8 +1,8 @@
 """The parts of an SDE-Net (Kong, Sun and Zhang, ICML 2020): images to h_0, drift f(h, t), diffusion g(h_0).
 
-    small start      conv3x3 - GN - ReLU - conv4x4/2 - GN - ReLU - conv4x4/2            64 channels, a quarter of the side
-    resnet18 start   stem and stages 1 to 3 of `dsui.backbones.resnet` - conv3x3/2      512 channels, an eighth of it
-    drift            GN - ReLU - conv3x3 - GN - ReLU - conv3x3 - GN                     time is one more input channel
+    stem, small      conv3x3 - GN - ReLU - conv4x4/2 - GN - ReLU - conv4x4/2       64 channels, a quarter of the side
+    stem, resnet18   stem and stages 1 to 3 of `dsui.backbones.resnet` - conv3x3/2 512 channels, an eighth of it
+    drift            GN - ReLU - conv3x3 - GN - ReLU - conv3x3 - GN                time is one more input channel
     diffusion        (GN - ReLU - conv3x3) x 3 - GN - ReLU - mean over positions - linear
 
 GN is group norm in at most 32 groups: it lets no image see its neighbours in the batch. Convolutions have biases and
@@ -22,10 +22,10 @@ WIDTH = 64
 """Channels of the published net."""
 LARGEST_GROUPS = 32
 LINEAR_DEVIATION = 1e-3
-STAGES_KEPT, BLOCKS_PER_STAGE = 3, 2
+BLOCKS_PER_STAGE = 2
 
 
-def small_start(channels: int) -> nn.Sequential:
+def small_stem(channels: int) -> nn.Sequential:
     """[B, channels, H, W] -> h_0 [B, 64, H / 4, W / 4]"""
     return nn.Sequential(
         convolution(channels, WIDTH),
@@ -36,11 +36,11 @@ def small_start(channels: int) -> nn.Sequential:
     )
 
 
-def resnet18_start(channels: int, released_start: bool = False) -> nn.Sequential:
+def resnet18_stem(channels: int, released_start: bool = False) -> nn.Sequential:
     """[B, channels, H, W] -> h_0 [B, 512, H / 8, W / 8]; its batch norms are those of ResNet18."""
     whole = ResNet18(channels, released_start)
-    blocks = whole.blocks[: STAGES_KEPT * BLOCKS_PER_STAGE]
-    return nn.Sequential(whole.stem, *blocks, convolution(STAGES[STAGES_KEPT - 1], STAGES[STAGES_KEPT], stride=2))
+    before_last_stage = list(whole.blocks)[:-BLOCKS_PER_STAGE]
+    return nn.Sequential(whole.stem, *before_last_stage, convolution(*STAGES[-2:], stride=2))
 
 
 class Drift(nn.Module):

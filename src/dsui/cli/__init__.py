@@ -9,8 +9,10 @@ import typer
 from rich.console import Console
 
 from dsui import __version__
+from dsui.cli.compare import compare
 from dsui.cli.data import data_app
 from dsui.cli.demo import demo
+from dsui.cli.evaluate import evaluate
 from dsui.cli.train import train
 from dsui.errors import DsuiError
 
@@ -21,6 +23,8 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(evaluate)
+app.command()(compare)
 app.add_typer(data_app, name="data")
 
 

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from dsui.cli.device import device_type
 from dsui.data.dataset import ImageSet
 from dsui.data.registry import FOLDER, load
 from dsui.errors import DsuiError
@@ -18,6 +19,7 @@ from dsui.methods.registry import names
 from dsui.training.checkpoint import SHORTEST_PAUSE
 from dsui.training.config import RunConfig
 from dsui.training.distributed import joined
+from dsui.training.images import training_images
 from dsui.training.loop import IMAGES_PER_SECOND, Reporter, fit
 from dsui.training.recipe_file import load_recipe, method_options
 from dsui.training.run_folder import CONFIG
@@ -37,6 +39,12 @@ def train(
     outliers: Annotated[
         str | None, typer.Option(help="Foreign training images, for methods that learn from them.")
     ] = None,
+    known: Annotated[
+        str | None, typer.Option(help="Train on some classes only: neal-0 .. neal-4, arpl-0 .. arpl-4, or 0,2,5.")
+    ] = None,
+    held_out: Annotated[
+        float, typer.Option(help="Share of the training images to set aside, to select by or calibrate with.")
+    ] = 0.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     root: Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")] = None,
     size: Annotated[int, typer.Option(help="folder:PATH: side of the images in pixels.")] = 32,
@@ -55,7 +63,7 @@ def train(
     Example: dsui train --data cifar10 --backbone resnet18 --recipe paper --seed 0 --out runs/cifar10-0
     """
     chosen_mode = _mode(mode)
-    kind = _device_type(device)
+    kind = device_type(device)
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
@@ -63,11 +71,12 @@ def train(
     overrides, options = method_options(method, dict(_assignment(setting) for setting in settings or []))
     resume = resume or _restarted(out)
     with joined(kind) as world:
-        images = _images(data, root, size, channels, skip_bad)
+        whole = _images(data, root, size, channels, skip_bad)
         foreign = None if outliers is None else _images(outliers, root, size, channels, skip_bad)
-        channels, size = images.shape[:2]
+        channels, size = whole.shape[:2]
         chosen = load_recipe(recipe, data, overrides)
-        config = RunConfig(data, backbone, method, seed, size, channels, chosen, options, outliers)
+        config = RunConfig(data, backbone, method, seed, size, channels, chosen, options, outliers, known, held_out)
+        images = training_images(config, whole)
         place = torch.device(kind, world.local_rank) if kind == "cuda" else torch.device("cpu")
         with _Screen(quiet or not world.leader, chosen.epochs) as screen:
             reporter = _WithTensorBoard(screen, out) if tensorboard and world.leader else screen
@@ -167,11 +176,3 @@ def _mode(name: str) -> Mode | None:
     if name not in modes:
         raise DsuiError(f"--mode {name} is unknown; choose from {', '.join(modes)}.")
     return modes[name]
-
-
-def _device_type(name: str) -> str:
-    if name not in {"auto", "cpu", "cuda"}:
-        raise DsuiError(f"--device {name} is unknown; choose auto, cpu or cuda.")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise DsuiError("there is no GPU that PyTorch can use; choose --device cpu.")
-    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"

@@ -77,3 +77,18 @@ class Subset:
 
     def read(self, indices: Tensor) -> Tensor:
         return self.images.read(self.indices[indices])
+
+
+def chosen(
+    images: ImageSet,
+    indices: Tensor,
+    name: str,
+    classes: tuple[str, ...] | None = None,
+    labels: Tensor | None = None,
+) -> ImageSet:
+    """The images `indices` of a set as one of their own, with its class names and labels unless others are given."""
+    classes = images.classes if classes is None else classes
+    labels = images.labels[indices] if labels is None else labels
+    if isinstance(images, MemorySet):
+        return MemorySet(name, classes, images.images[indices], labels)
+    return Subset(images, indices, name, classes, labels)

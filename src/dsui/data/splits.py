@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from dsui.data.dataset import ImageSet, MemorySet, Subset
+from dsui.data.dataset import ImageSet
+from dsui.data.dataset import chosen as chosen_images
 from dsui.errors import DataError
 
 if TYPE_CHECKING:
@@ -117,6 +118,4 @@ def _part(images: ImageSet, split: ClassSplit, chosen: tuple[int, ...], part: st
     labels = new_label[images.labels]
     indices = (labels >= 0).nonzero().flatten()
     name, classes = f"{images.name}:{split.name}:{part}", tuple(images.classes[label] for label in chosen)
-    if isinstance(images, MemorySet):
-        return MemorySet(name, classes, images.images[indices], labels[indices])
-    return Subset(images, indices, name, classes, labels[indices])
+    return chosen_images(images, indices, name, classes, labels[indices])

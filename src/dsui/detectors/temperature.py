@@ -1,7 +1,8 @@
 """Temperature scaling (Guo et al., ICML 2017): the T for which softmax(y / T) is likeliest on held-out samples.
 
 In b = 1/T the mean NLL is convex, with slope mean(E_p[y] - y_label) and curvature mean(Var_p[y]), p = softmax(b y).
-Newton's steps find the root of the slope; where one would leave the interval that holds it, this is halved instead.
+Newton's steps find the root of the slope; where one would leave the interval that holds it, or is not half as long as
+the step before, the interval is halved instead.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from dsui.detectors.detector import CHUNK_ELEMENTS
 
 RANGE = 1e-3, 1e3
 """T stays in here. Logits that are right for every sample have their best T at 0, logits that mislead at infinity."""
-STEPS = 100
 TOLERANCE = 1e-12
 
 
@@ -30,20 +30,23 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     check_labels(labels.cpu(), *logits.shape)
     if not bool(logits.isfinite().all()):
         raise ValueError("some logits are NaN or infinite; check the model and its input.")
-    low, high = -math.log(RANGE[1]), -math.log(RANGE[0])
-    position = 0.0
-    for _ in range(STEPS):
-        scale = math.exp(position)
+    low, high = 1 / RANGE[1], 1 / RANGE[0]
+    scale, last_step = 1.0, math.inf
+    slope, curvature = _derivatives(logits, labels, scale)
+    if slope == 0:
+        return 1.0
+    if _derivatives(logits, labels, low)[0] >= 0:
+        return RANGE[1]
+    if _derivatives(logits, labels, high)[0] <= 0:
+        return RANGE[0]
+    while last_step > TOLERANCE * scale:
+        low, high = (low, scale) if slope > 0 else (scale, high)
+        proposed = scale - slope / curvature if curvature > 0 else low
+        if not low < proposed < high or abs(proposed - scale) > last_step / 2:
+            proposed = math.sqrt(low * high)
+        scale, last_step = proposed, abs(proposed - scale)
         slope, curvature = _derivatives(logits, labels, scale)
-        if slope == 0:
-            break
-        low, high = (low, position) if slope > 0 else (position, high)
-        newton = scale - slope / curvature if curvature > 0 else 0.0
-        proposed = math.log(newton) if newton > 0 else -math.inf
-        previous, position = position, proposed if low < proposed < high else (low + high) / 2
-        if abs(position - previous) < TOLERANCE:
-            break
-    return math.exp(-position)
+    return 1 / scale
 
 
 def _derivatives(logits: Tensor, labels: Tensor, scale: float) -> tuple[float, float]:

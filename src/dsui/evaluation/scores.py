@@ -1,12 +1,29 @@
 """Uncertainties from one forward pass: larger means more likely wrong or foreign.
 
-All are computed in log space, so that a saturated softmax makes no ties.
+All are computed in log space and float64, so that a saturated softmax makes no ties.
+
+`uncertainty` is the one to use when there is no reason for another. It joins the two questions, is the prediction
+wrong and is the image foreign, as SIRC does (Xia and Bouganis, ACCV 2022): with S a confidence of the second kind, and
+m and s its mean and deviation over training images,
+
+    u = ln(1 - max p) + softplus(-(S - (m - 3 s)) / s)
+
+so that S speaks only where it is unusually low.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from dsui.evaluation.outputs import Outputs
+
+FLOOR_QUANTILE = 0.01
 
 
 def max_probability(logits: Tensor) -> Tensor:
@@ -33,6 +50,97 @@ def energy(logits: Tensor) -> Tensor:
     return -logits.double().logsumexp(1)
 
 
+def max_logit(logits: Tensor) -> Tensor:
+    """-max_c y_c (Hendrycks et al., ICML 2022). [B, C] -> [B]"""
+    return -logits.double().amax(1)
+
+
 def log_density(log_joint: Tensor) -> Tensor:
     """-ln MoGMM(z) = -logsumexp_i (ln w_i + ln GMM_i(z)). [B, C] -> [B]"""
     return -log_joint.double().logsumexp(1)
+
+
+def mutual_information(samples: Tensor) -> Tensor:
+    """H[mean_t p_t] - mean_t H[p_t], never below 0, of log-probabilities. [B, T, C] -> [B]"""
+    log_p = samples.double().log_softmax(2)
+    log_mean = log_p.logsumexp(1) - math.log(log_p.shape[1])
+    total = -(log_mean.exp() * log_mean).nan_to_num(0.0).sum(1)
+    expected = -(log_p.exp() * log_p).nan_to_num(0.0).sum(2).mean(1)
+    return (total - expected).clamp(min=0.0)
+
+
+def floored_posterior(log_joint: Tensor, log_floor: float) -> Tensor:
+    """Max.P. of the posterior proportional to w_i GMM_i(z) + floor: uniform where every density is below the floor.
+
+    This is what the 1e-8 in the authors' code does; here the floor is a low quantile of the training images'
+    own densities. [B, C] -> [B]
+    """
+    log_joint = log_joint.double()
+    return max_probability(torch.logaddexp(log_joint, log_joint.new_tensor(log_floor)))
+
+
+def sirc(logits: Tensor, secondary: Tensor, mean: float, deviation: float) -> Tensor:
+    """ln(1 - max p) + softplus((secondary - (mean + 3 deviation)) / deviation), for a secondary *uncertainty*."""
+    excess = (secondary.double() - (mean + 3 * deviation)) / deviation
+    return max_probability(logits) + F.softplus(excess)
+
+
+class Moments(NamedTuple):
+    mean: float
+    deviation: float
+
+
+class Reference(NamedTuple):
+    """What scores need to know of the training images: moments of each secondary uncertainty, and the floor."""
+
+    moments: dict[str, Moments]
+    log_floor: float | None
+
+
+SECONDARY: dict[str, Callable[[Outputs], Tensor | None]] = {
+    "energy": lambda outputs: energy(outputs.logits),
+    "log_density": lambda outputs: None if outputs.log_joint is None else log_density(outputs.log_joint),
+    "norm": lambda outputs: None if outputs.norm is None else -outputs.norm.double(),
+}
+"""Uncertainties that ask whether an image is foreign, by name; None where a model does not have one."""
+RECOMMENDED = "energy"
+
+
+def reference(training: Iterable[Outputs]) -> Reference:
+    """From the training images' outputs, chunk by chunk."""
+    found: dict[str, list[Tensor]] = {name: [] for name in SECONDARY}
+    densities: list[Tensor] = []
+    for chunk in training:
+        for name, score in SECONDARY.items():
+            if (values := score(chunk)) is not None:
+                found[name].append(values)
+        if chunk.log_joint is not None:
+            densities.append(chunk.log_joint.double().amax(1))
+    joined = {name: torch.cat(values) for name, values in found.items() if values}
+    moments = {
+        name: Moments(values.mean().item(), values.std().clamp(min=torch.finfo(torch.float64).tiny).item())
+        for name, values in joined.items()
+    }
+    floor = torch.cat(densities).sort().values[int(FLOOR_QUANTILE * sum(map(len, densities)))] if densities else None
+    return Reference(moments, None if floor is None else floor.item())
+
+
+def all_scores(outputs: Outputs, training: Reference) -> dict[str, Tensor]:
+    """Every score these outputs allow, by name; [N] each."""
+    logits = outputs.logits
+    found = {"max_probability": max_probability(logits), "entropy": entropy(logits), "max_logit": max_logit(logits)}
+    if outputs.class_scores is not None:
+        found["density_max_probability"] = max_probability(outputs.class_scores)
+        found["density_entropy"] = entropy(outputs.class_scores)
+    if outputs.log_joint is not None and training.log_floor is not None:
+        found["floored_posterior"] = floored_posterior(outputs.log_joint, training.log_floor)
+    if outputs.samples is not None:
+        found["mutual_information"] = mutual_information(outputs.samples)
+    found |= {name: value.double() for name, value in outputs.own.items()}
+    for name, score in SECONDARY.items():
+        values = score(outputs)
+        if values is not None and name in training.moments:
+            found[name] = values
+            found[f"sirc_{name}"] = sirc(logits, values, *training.moments[name])
+    found["uncertainty"] = found[f"sirc_{RECOMMENDED}"]
+    return found

@@ -1,21 +1,24 @@
 """Bayes by Backprop: a classifier whose last layers have a distribution over weights (Blundell et al., ICML 2015).
 
-    L = -ln p_t(x; w) + beta KL(q | P) / N,  w ~ q,  N training samples
-    p = 1/T sum_t softmax(y_t),  y_t the logits under the t-th draw of the weights
+    L = -ln p_label(x; w) + beta KL(q | P) / N,  w ~ q,  N training samples
+    p = 1/T sum_t softmax(y_t),  y_t the logits under the t-th draw from q
+    I = H[p] - 1/T sum_t H[p_t]
 
 The linear layers of the neck and the output layer are those of `dsui.methods.variational`; backbone and batch norms are
-the baseline's. beta = 1 is the variational bound; a smaller one, a colder posterior, is what trains in practice.
+the baseline's, and the backbone runs once for all T. beta = 1 is the variational bound; a smaller one trusts the data
+more. I, "mutual_information", is what the draws disagree about.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
-from dsui.checks import check_at_least, check_positive
+from dsui.checks import check_at_least, check_choice, check_positive
 from dsui.evaluation.outputs import Outputs
 from dsui.methods.mc_dropout import resampled
 from dsui.methods.msp import MaxSoftmax
@@ -24,7 +27,7 @@ from dsui.training.recipe import Recipe
 
 
 class BayesByBackprop(MaxSoftmax):
-    """`kl_weight` is beta and `samples` T; the backbone runs once for them all."""
+    """`prior` is P, `kl_weight` beta and `samples` T."""
 
     def __init__(
         self,
@@ -35,8 +38,9 @@ class BayesByBackprop(MaxSoftmax):
         *,
         prior: Prior = "gaussian",
         kl_weight: float = 0.1,
-        samples: int = 10,
+        samples: int = 50,
     ) -> None:
+        check_choice("prior", prior, get_args(Prior))
         check_positive("kl_weight", kl_weight)
         check_at_least("samples", samples, 1)
         super().__init__(backbone, channels, num_classes, recipe)
@@ -70,4 +74,4 @@ class BayesByBackprop(MaxSoftmax):
         self.training_samples = int(counts.sum())
 
     def log_row(self) -> dict[str, object]:
-        return {"mean_std": [deviation(layer.weight_rho).mean().item() for layer in self.variational]}
+        return {"weight_std": [deviation(layer.weight_rho).mean().item() for layer in self.variational]}

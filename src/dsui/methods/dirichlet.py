@@ -53,7 +53,7 @@ def mutual_information(logits: Tensor) -> Tensor:
     """I[label, probabilities], at least 0. [B, C] -> [B]"""
     log_alpha, log_total = _log_concentrations(logits)
     gaps = _mean_gap(log_alpha) - _mean_gap(log_total)
-    return ((log_alpha - log_total).exp() * gaps).sum(-1)
+    return ((log_alpha - log_total).exp() * gaps).sum(-1).clamp_min(0)  # rounding may leave -1e-16
 
 
 def differential_entropy(logits: Tensor) -> Tensor:

@@ -77,6 +77,10 @@ class DualSupervised(Method):
             weight=weight,
         )
 
+    @classmethod
+    def objective_name(cls, recipe: Recipe) -> str:
+        return recipe.objective
+
     def log_row(self) -> dict[str, object]:
         weights = self.head.mixing_weights.detach()
         return {

@@ -50,4 +50,5 @@ class LogitNorm(MaxSoftmax):
 
 def normalized(logits: Tensor, temperature: float) -> Tensor:
     """[B, C] f / (t |f|)."""
-    return logits / (temperature * (torch.linalg.vector_norm(logits, dim=1, keepdim=True) + SMALLEST_NORM))
+    length: Tensor = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
+    return logits / (temperature * (length + SMALLEST_NORM))

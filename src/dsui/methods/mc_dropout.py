@@ -30,8 +30,8 @@ class MCDropout(MaxSoftmax):
         check_at_least("samples", samples, 1)
         if not recipe.neck or recipe.dropout == 0:
             raise DsuiError(
-                "mc-dropout samples the dropout of the neck, and this recipe has none; "
-                "choose one with a neck and dropout, or --set neck=true --set dropout=0.2."
+                f"mc-dropout samples the dropout of the neck, and recipe {recipe.name!r} has none; "
+                "choose one with a neck and dropout above 0, or --set neck=true --set dropout=0.2."
             )
         super().__init__(backbone, channels, num_classes, recipe)
         self.passes = samples
@@ -45,8 +45,8 @@ def resampled(method: MaxSoftmax, images: Tensor, layers: Iterable[nn.Module]) -
 
     The features are those of the pass without noise.
     """
-    backbone, neck = method.network.backbone, method.network.neck or nn.Identity()
-    seen = backbone(images)
+    neck = nn.Identity() if method.network.neck is None else method.network.neck
+    seen = method.network.backbone(images)
     features = neck(seen)
     with in_training_mode(layers):
         passes = [method.output(neck(seen)).double().log_softmax(1) for _ in range(method.passes)]

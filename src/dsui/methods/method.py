@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from dsui.evaluation.outputs import Outputs
+from dsui.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,12 @@ class Method(nn.Module, ABC):
 
     def set_class_counts(self, counts: Tensor) -> None:
         """Told once, before training, how many training samples each class has."""
+
+    @classmethod
+    def objective_name(cls, recipe: Recipe) -> str | None:
+        """Which of its objectives the recipe chooses, for a method that has several."""
+        del recipe
+        return None
 
     def log_row(self) -> dict[str, object]:
         """What the log should hold of the method's state after an epoch."""

@@ -9,12 +9,14 @@ from typing import Any, get_type_hints
 
 from dsui.errors import DsuiError
 from dsui.methods.bbb import BayesByBackprop
+from dsui.methods.dpn import PriorNetwork
 from dsui.methods.dsui import DualSupervised
 from dsui.methods.ensemble import Ensemble
 from dsui.methods.logitnorm import LogitNorm
 from dsui.methods.mc_dropout import MCDropout
 from dsui.methods.method import Method
 from dsui.methods.msp import MaxSoftmax
+from dsui.methods.rkl import ReversePriorNetwork
 from dsui.methods.sde_net import SDENet
 from dsui.training.recipe import Recipe
 
@@ -23,6 +25,8 @@ METHODS: dict[str, type[Method]] = {
     "msp": MaxSoftmax,
     "mc-dropout": MCDropout,
     "bbb": BayesByBackprop,
+    "dpn": PriorNetwork,
+    "rkl": ReversePriorNetwork,
     "logitnorm": LogitNorm,
     "ensemble": Ensemble,
     "sde-net": SDENet,

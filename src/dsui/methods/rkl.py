@@ -1,4 +1,15 @@
-"""draft"""
+"""Dirichlet prior network, reverse divergence (Malinin and Gales, NeurIPS 2019).
+
+    L = (E_own KL[Dir(alpha) || Dir(1 + b e_t)] + w E_foreign KL[Dir(alpha) || Dir(1)]) / b
+
+as in `dsui.methods.dpn`, with the divergence turned round. Averaged over the labels of one image it is, up to a
+constant, the divergence from a single Dirichlet, whose concentrations are the averaged targets: where labels disagree
+alpha stays large and only its mean becomes uncertain. Also
+
+    KL[Dir(alpha) || Dir(1 + b e_t)] = b (psi(alpha_0) - psi(alpha_t)) + KL[Dir(alpha) || Dir(1)] + constant
+
+an expected log-loss with a pull towards the flat Dirichlet.
+"""
 
 from __future__ import annotations
 
@@ -9,5 +20,7 @@ from dsui.methods.dpn import PriorNetwork
 
 
 class ReversePriorNetwork(PriorNetwork):
-    def divergence(self, alpha: Tensor, target: Tensor) -> Tensor:
+    """Options and own uncertainties are those of `PriorNetwork`."""
+
+    def _divergence(self, alpha: Tensor, target: Tensor) -> Tensor:
         return kl_divergence(alpha, target)

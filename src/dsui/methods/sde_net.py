@@ -7,9 +7,9 @@ Each step has two turns. The first fits everything but g to the labels by cross-
 fits g alone: E[-ln(1 - g)] over training images, E[-ln g] over x + 2 e with one e ~ N(0, 1) for all channels of a
 pixel, pixels in [0, 1]. At test sigma is 50, so that what g finds foreign drowns in noise, and N draws are averaged:
 
-    p = mean_n softmax(W z_n + b),    own uncertainties: g(h_0), and I = H[p] - mean_n H[p_n], what the draws disagree on
+    p = mean_n softmax(W z_n + b),    own uncertainties: g(h_0), and I = H[p] - mean_n H[p_n], what draws disagree on
 
-The parts are in `dsui.backbones.sde`. In the second turn the images go through the frozen start in evaluation mode:
+The parts are in `dsui.backbones.sde`. In the second turn the images go through the frozen stem in evaluation mode:
 noisy ones then neither move batch-norm statistics nor share them with clean ones, and g learns from what it sees later.
 """
 
@@ -24,7 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dsui.backbones.neck import Neck
-from dsui.backbones.sde import Diffusion, Drift, Pooling, linear, resnet18_start, small_start
+from dsui.backbones.resnet import STAGES
+from dsui.backbones.sde import WIDTH, Diffusion, Drift, Pooling, linear, resnet18_stem, small_stem
 from dsui.checks import check_at_least
 from dsui.evaluation.outputs import Outputs
 from dsui.methods.method import Method, Turn
@@ -34,14 +35,15 @@ HORIZON = 6.0
 TRAINING_SIGMA = 1.0
 FOREIGN_NOISE = 2.0
 """Standard deviation of what makes a training image foreign, for pixels in [0, 1]."""
-DIFFUSION_RATE = 0.05
-"""Of g beside the recipe's rate: the published 0.005 / 0.1."""
+DIFFUSION_RATES = {"sgd": 0.05, "adam": 1.0}
+"""Of g beside the recipe's rate. The published 0.005 / 0.1 is that of SGD; Adam's steps do not grow with the gradient,
+and a twentieth of them leaves g near the half where it starts."""
 
 
 class SDENet(Method):
     """The published small net on "small"; on "resnet18" its first three stages and a drift as wide as the fourth.
 
-    `samples` are the draws of a prediction; start and g run once for all of them.
+    `samples` are the draws of a prediction; stem and g run once for all of them.
     """
 
     backbones = ("small", "resnet18")
@@ -64,9 +66,11 @@ class SDENet(Method):
         if not 0 <= test_sigma < math.inf:
             raise ValueError(f"test_sigma must be finite and not negative, got {test_sigma}.")
         self.steps, self.test_sigma, self.passes = steps, test_sigma, samples
-        small = backbone == "small"
-        self.start = small_start(channels) if small else resnet18_start(channels, recipe.released_start)
-        width: int = self.start[-1].out_channels
+        self.diffusion_rate = DIFFUSION_RATES[recipe.optimizer]
+        if backbone == "small":
+            self.stem, width = small_stem(channels), WIDTH
+        else:
+            self.stem, width = resnet18_stem(channels, recipe.released_start), STAGES[-1]
         self.drift, self.diffusion, self.pooling = Drift(width), Diffusion(width), Pooling(width)
         self.neck = Neck(width, dropout=recipe.dropout) if recipe.neck else None
         self.output = linear(width if self.neck is None else self.neck.out_features, num_classes)
@@ -78,14 +82,14 @@ class SDENet(Method):
         known = {id(parameter) for parameter in of_diffusion}
         return (
             Turn(tuple(parameter for parameter in self.parameters() if id(parameter) not in known)),
-            Turn(of_diffusion, DIFFUSION_RATE),
+            Turn(of_diffusion, self.diffusion_rate),
         )
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits [B, C]; in the second turn log-odds of g [2 B], of the images and then of their noisy copies."""
         if self.turn == 1:
             return self._diffusion_odds(images)
-        h = self.start(images).float()
+        h = self.stem(images).float()
         logits: Tensor = self.output(self._features(h, self.diffusion(h).float().sigmoid(), TRAINING_SIGMA))
         return logits
 
@@ -105,7 +109,7 @@ class SDENet(Method):
 
     def predict(self, images: Tensor) -> Outputs:
         """The features are their mean over the draws, whose logits W z + b are the mean of the draws' logits."""
-        h = self.start(images).float()
+        h = self.stem(images).float()
         g = self.diffusion(h).double().sigmoid()
         features = torch.stack([self._features(h, g.float(), self.test_sigma) for _ in range(self.passes)])
         samples = self.output(features).double().log_softmax(2).transpose(0, 1)
@@ -126,8 +130,8 @@ class SDENet(Method):
 
     def _diffusion_odds(self, images: Tensor) -> Tensor:
         noise = torch.randn_like(images[:, :1])
-        with torch.no_grad(), evaluation_mode(self.start):
-            h = self.start(torch.cat([images, images + self.foreign_scale * noise]))
+        with torch.no_grad(), evaluation_mode(self.stem):
+            h = self.stem(torch.cat([images, images + self.foreign_scale * noise]))
         odds: Tensor = self.diffusion(h.float())
         return odds
 

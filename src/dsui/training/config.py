@@ -24,6 +24,10 @@ class RunConfig:
     """What the method was told beyond the recipe."""
     outliers: str | None = None
     """Foreign training images, for a method that learns from them."""
+    known: str | None = None
+    """The class split whose known classes are trained on; None: all classes."""
+    held_out: float = 0.0
+    """Share of the training images set aside, the same ones for every seed, to select by or to calibrate with."""
 
     def mapping(self) -> dict[str, object]:
         """Plain values, as YAML and JSON hold them; the recipe's settings stand beside the run's own."""
@@ -39,5 +43,5 @@ class RunConfig:
         }
         values["name"] = values["recipe"]
         recipe = Recipe(**{each.name: values[each.name] for each in fields(Recipe)})
-        own = {each.name: values[each.name] for each in fields(cls) if each.name != "recipe"}
+        own = {each.name: values[each.name] for each in fields(cls) if each.name in values and each.name != "recipe"}
         return cls(**own, recipe=recipe)

@@ -24,8 +24,9 @@ from dsui.training.config import RunConfig
 from dsui.training.distributed import World
 from dsui.training.interruption import Interruption
 from dsui.training.memory import fitting_batch, release
+from dsui.training.meter import HITS, LARGEST_LOSS, SAMPLES
 from dsui.training.run_folder import RunFolder
-from dsui.training.step import HITS, LARGEST_LOSS, SAMPLES, Mode, own_stream
+from dsui.training.step import Mode, own_stream
 from dsui.training.trainer import Trainer
 
 REPORT_SECONDS = 1.0

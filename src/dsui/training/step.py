@@ -1,8 +1,9 @@
 """One training step: gather, augment, and for each of the method's turns forward, loss, backward, clip and update.
 
 It is one function of device tensors: the step counter, the epoch's order and the table of learning rates lie on the
-device, and dropout's generator is seeded from (seed, step, process) before every step. So it can run as it is, with
-its forward pass compiled, or whole as one CUDA graph, and a resumed run goes on as if nothing had happened.
+device, and dropout's generator is seeded from (seed, step, process) before every step. So it can run as it is or whole
+as one CUDA graph, either with its forward and backward pass compiled, and a resumed run goes on as if nothing had
+happened.
 """
 
 from __future__ import annotations
@@ -20,15 +21,13 @@ from dsui.data.pipeline import Batch, ResidentSource
 from dsui.methods.method import Method, Turn
 from dsui.training.averaging import WeightAverage
 from dsui.training.distributed import World
+from dsui.training.meter import Meter
 from dsui.training.optimizer import clip_gradients, set_rate
 from dsui.training.recipe import Recipe
 from dsui.training.sharpness import SharpnessAware, frozen_statistics
 
 Mode = Literal["eager", "compiled", "graph"]
 TRIAL_STEPS = 3
-HITS, SAMPLES = "hits", "samples"
-LARGEST_LOSS = 1e6
-"""A loss beyond this has diverged."""
 
 
 def own_stream(device: torch.device) -> AbstractContextManager[object]:
@@ -51,52 +50,6 @@ class LossModule(nn.Module):
             output = self.method(images)
         loss = self.method.loss(output, labels)
         return loss, self.method.logits(output).detach()[: len(labels)] if self.method.turn == 0 else loss.detach()
-
-
-class Meter:
-    """Sums over an epoch, on the device: loss and its terms, hits, samples, and the first step that had diverged.
-
-    One vector, because adding to it is part of every step and each operation there costs a kernel.
-    """
-
-    def __init__(self, device: torch.device, batch: int) -> None:
-        self.device, self.batch = device, batch
-        self.names: tuple[str, ...] = ()
-        self.totals = torch.zeros(0, dtype=torch.float64, device=device)
-        self.weights = self.totals
-        self.diverged_at = torch.full((), -1, dtype=torch.int64, device=device)
-
-    def add(self, step: Tensor, means: dict[str, Tensor], hits: Tensor) -> None:
-        """`means` are those over a batch, the loss among them."""
-        if (names := (*means, HITS, SAMPLES)) != self.names:
-            self.load_state_dict(_named(names, self.state_dict()))
-        self.totals.add_(self.weights * torch.stack([*means.values(), hits.float(), torch.ones_like(means["loss"])]))
-        healthy = means["loss"].abs() < LARGEST_LOSS  # false for nan
-        first = (self.diverged_at < 0) & ~healthy
-        self.diverged_at.copy_(torch.where(first, step, self.diverged_at))
-
-    def sums(self) -> dict[str, float]:
-        return dict(zip(self.names, self.totals.tolist(), strict=True))
-
-    def reset(self) -> None:
-        self.totals.zero_()
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {name: value.clone() for name, value in zip(self.names, self.totals, strict=True)}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """In place where the names are the same, since a captured graph may hold the vector."""
-        if tuple(state) != self.names:
-            self.names = tuple(state)
-            self.totals = torch.zeros(len(state), dtype=torch.float64, device=self.device)
-            weights = [1.0 if name == HITS else float(self.batch) for name in state]
-            self.weights = torch.tensor(weights, device=self.device)
-        for place, value in enumerate(state.values()):
-            self.totals[place] = value
-
-
-def _named(names: Sequence[str], values: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: values.get(name, torch.zeros(())) for name in names}
 
 
 class Update:
@@ -124,14 +77,15 @@ class TrainingStep:
         source: ResidentSource | None,
         average: WeightAverage | None,
         device: torch.device,
-        mode: Mode,
+        compiled: bool,
+        captured: bool,
         world: World,
         outliers: ResidentSource | None = None,
     ) -> None:
         self.method, self.transform, self.recipe, self.outliers = method, transform, recipe, outliers
         self.updates = [Update(*pair, recipe) for pair in zip(method.turns(), optimizers, strict=True)]
-        self.loss_module = torch.compile(loss_module) if mode == "compiled" else loss_module
-        self.source, self.average, self.device, self.mode = source, average, device, mode
+        self.loss_module = torch.compile(loss_module) if compiled else loss_module
+        self.source, self.average, self.device, self.captured = source, average, device, captured
         self.steps_per_epoch, self.seed = steps_per_epoch, mixed(mixed(seed) ^ world.rank)
         self.rates = rates.to(device)
         self.meter = Meter(device, recipe.batch // world.size)
@@ -160,7 +114,7 @@ class TrainingStep:
         self.counter.fill_(steps_done)
 
     def __call__(self, batch: Batch | None = None, foreign: Batch | None = None) -> None:
-        if self.mode == "graph" and self._graph is None:
+        if self.captured and self._graph is None:
             self._capture()
         torch.manual_seed(mixed(self.seed ^ self.steps_done) >> 1)
         if self._graph is not None:
@@ -240,7 +194,7 @@ class TrainingStep:
             for value in self._optimizer_tensors():
                 if id(value) not in known:
                     value.zero_()
-        self.meter.load_state_dict(_named(self.meter.names, metered))
+        self.meter.restore(metered)
         self._graph = graph
 
     def _state(self) -> list[Tensor]:

@@ -5,7 +5,8 @@ The format cannot hold code, so that a stranger's weights are safe to open.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,7 +15,7 @@ from safetensors.torch import save
 from dsui.training.checkpoint import SCHEMA, RunError, check_schema, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from torch import Tensor
@@ -32,12 +33,24 @@ def save_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors, on the CPU, and the metadata that `save_weights` wrote."""
+    with _opened(path) as (content, metadata):
+        return {name: content.get_tensor(name) for name in content.keys()}, metadata  # noqa: SIM118
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata alone, whatever the size of the weights."""
+    with _opened(path) as (_, metadata):
+        return metadata
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     try:
         with safe_open(path, framework="pt") as content:
             metadata: dict[str, str] = content.metadata() or {}
             schema = metadata.get("schema", "")
             check_schema(path, int(schema) if schema.isdecimal() else None)
-            return {name: content.get_tensor(name) for name in content.keys()}, metadata  # noqa: SIM118
+            yield content, metadata
     except FileNotFoundError as error:
         raise RunError(f"{path} is missing; train the run to its end or choose another.") from error
     except OSError as error:

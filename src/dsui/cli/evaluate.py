@@ -1,0 +1,139 @@
+"""`dsui evaluate`: what trained runs know of their own errors and of foreign images."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from dsui.cli.device import device_type
+from dsui.cli.formats import Format, formatted
+from dsui.detectors import registry as detectors
+from dsui.errors import DsuiError
+from dsui.evaluation.cache import OutputCache
+from dsui.evaluation.model import RunFacts, run_facts
+from dsui.evaluation.results import Row, append
+from dsui.evaluation.sources import Part, Sources
+from dsui.evaluation.tasks import EPSILONS, TASKS, Evaluation
+from dsui.report.run_table import run_table
+from dsui.training.run_folder import RESULTS
+
+
+def evaluate(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.", metavar="RUN...")],
+    tasks: Annotated[str, typer.Option(help=f"all, or a list of {', '.join(TASKS)}.")] = "all",
+    foreign: Annotated[str, typer.Option(help="Sets for the ood task; by default all that are there.")] = "",
+    scores: Annotated[str, typer.Option(help="Scores to show; all are written.")] = "",
+    detector: Annotated[str, typer.Option("--detectors", help="all, or a list of post-hoc detectors.")] = "",
+    epsilons: Annotated[str, typer.Option(help="Strengths of the attack, in pixel units of 0 to 1.")] = "",
+    part: Annotated[str, typer.Option("--on", help="In-domain images: test, or held-out.")] = "test",
+    method: Annotated[
+        str | None, typer.Option("--as", help="Predict with another method that takes the same weights: mc-dropout.")
+    ] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    cache: Annotated[bool, typer.Option(help="Keep the outputs in the run's folder.")] = True,
+    out: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
+    form: Annotated[Format, typer.Option("--format", help="Of the table.")] = Format.terminal,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results rows as JSON lines.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+) -> None:
+    """Put the five questions to trained runs; rows go to RUN/results.jsonl, a table to the terminal.
+
+    Example: dsui evaluate runs/cifar10-0 --tasks misclassification,ood --foreign svhn
+    """
+    chosen_tasks = _chosen("task", tasks, TASKS)
+    names = _chosen("detector", detector, detectors.names()) if detector else []
+    strengths = [_number(text) for text in epsilons.split(",")] if epsilons else EPSILONS
+    place = torch.device(device_type(device))
+    console = Console(stderr=True, quiet=quiet, highlight=False)
+    for facts in [run_facts(run, method) for run in runs]:
+        sources = Sources(facts.config, facts.classes, _part(part), root)
+        others = _foreign(foreign, sources)
+        wanted = [task for task in chosen_tasks if tasks != "all" or _applies(task, facts, others)]
+        with OutputCache(facts, place, keep=cache) as kept, _Bar(console) as bar:
+            asked = Evaluation(kept, sources, names, bar.images, bar.say)
+            rows = [row for task in wanted for row in asked.rows(task, others, strengths)]
+        append(facts.path / RESULTS, rows)
+        _show(rows, _wanted_scores(scores, rows), form, out, as_json, quiet)
+
+
+def _show(rows: list[Row], scores: list[str], form: Format, out: Path | None, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        for row in rows:
+            typer.echo(row.to_json())
+        return
+    shown = [row for row in rows if row.task == "accuracy" or row.score in scores]
+    if shown and not quiet:
+        formatted(run_table(shown), form, out)
+
+
+class _Bar:
+    """One bar for each set of images that needs a forward pass; warnings stand above it."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self.console = console
+        self.bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self.bars: dict[str, TaskID] = {}
+
+    def __enter__(self) -> _Bar:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def images(self, name: str, done: int, total: int) -> None:
+        if name not in self.bars:
+            self.bars[name] = self.bar.add_task(name, total=total)
+        self.bar.update(self.bars[name], completed=done)
+
+    def say(self, sentence: str) -> None:
+        self.console.print(f"Note: {sentence}", soft_wrap=True, markup=False)
+
+
+def _chosen(kind: str, text: str, known: tuple[str, ...]) -> list[str]:
+    names = list(known) if text == "all" else [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            nearest = get_close_matches(name, known, n=1, cutoff=0)[0]
+            raise DsuiError(f"no {kind} {name!r}; did you mean {nearest}? There are {', '.join(known)}.")
+    return names
+
+
+def _wanted_scores(text: str, rows: list[Row]) -> list[str]:
+    known = tuple(dict.fromkeys(row.score or "" for row in rows if row.task != "accuracy"))
+    return _chosen("score", text, known) if text else list(known)
+
+
+def _foreign(text: str, sources: Sources) -> list[str]:
+    names = [name.strip() for name in text.split(",")] if text else list(sources.foreign_names())
+    for name in names:
+        sources.foreign(name)  # a wrong name is found before any work is done
+    return names
+
+
+def _applies(task: str, facts: RunFacts, foreign: list[str]) -> bool:
+    """Whether `--tasks all` means this task for this run."""
+    return {"open-set": facts.config.known is not None, "ood": bool(foreign)}.get(task, True)
+
+
+def _part(name: str) -> Part:
+    if name == "test":
+        return "test"
+    if name == "held-out":
+        return "held-out"
+    raise DsuiError(f"--on {name} is unknown; choose test or held-out.")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise DsuiError(f"--epsilons: {text!r} is no number; write 0.1,0.2.") from error

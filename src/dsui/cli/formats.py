@@ -1,0 +1,41 @@
+"""A table in the form the user asked for, to the terminal or to a file."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from dsui.report import tables
+from dsui.report.tables import Table
+from dsui.training.checkpoint import write_whole
+
+
+class Format(StrEnum):
+    terminal = "terminal"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+    json = "json"
+
+
+def formatted(table: Table, form: Format, out: Path | None) -> None:
+    """Print the table, or write it to `out`; a file without a format of its own is Markdown."""
+    if form is Format.terminal and out is None:
+        console = Console()
+        console.print(tables.to_terminal(table, console.width))
+        return
+    render = {
+        Format.terminal: tables.to_markdown,
+        Format.markdown: tables.to_markdown,
+        Format.latex: tables.to_latex,
+        Format.csv: tables.to_csv,
+        Format.json: tables.to_json,
+    }[form]
+    text = render(table)
+    if out is None:
+        typer.echo(text, nl=not text.endswith("\n"))
+    else:
+        write_whole(out, lambda stream: stream.write(text.encode()))

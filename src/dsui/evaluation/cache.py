@@ -1,0 +1,192 @@
+"""Outputs on disk: a forward pass happens once for each model and data set.
+
+Outputs lie in chunks, RUN/outputs/SET-KEY-00000.safetensors and so on, so that a million images need no more memory
+than one chunk. KEY hashes the weights, the method, the data set's files, the images' shape and their normalisation, and
+every chunk repeats it whole in its metadata: outputs of other weights, of changed images or of half a pass are not
+found and never used. A chunk is written beside and renamed, and one that is cut off cannot be opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from dsui.data.dataset import ImageSet
+from dsui.data.pipeline import open_source, plain_batches
+from dsui.errors import DsuiError
+from dsui.evaluation.model import Model, RunFacts, load_model
+from dsui.evaluation.outputs import Outputs
+from dsui.training.checkpoint import RunError
+from dsui.training.weights import save_weights
+
+CHUNK = 10_000
+BATCH = 500
+LAYOUT = 1
+"""Of the chunks; a change of what outputs hold makes older ones unknown."""
+SAMPLING_SEED = 0
+
+
+class Source(NamedTuple):
+    """Images to predict: a short name for the file, what else tells them apart from others, and how to get them."""
+
+    name: str
+    identity: str
+    load: Callable[[], ImageSet]
+    change: Callable[[Model, Tensor, Tensor], Tensor] | None = None
+    """8-bit images and labels to network inputs, where that is not plain normalisation: an attack."""
+
+
+@dataclass(frozen=True)
+class StoredOutputs:
+    """The chunks of one model and data set."""
+
+    paths: tuple[Path, ...]
+    count: int
+    seconds: float
+    """What the forward passes took, loading the images excluded."""
+    passes: int
+    """Forward passes for one prediction."""
+    classes: tuple[str, ...]
+    """Names of the images' own classes."""
+
+    def chunks(self) -> Iterator[Outputs]:
+        for path in self.paths:
+            with safe_open(path, framework="pt") as content:
+                yield Outputs.of({name: content.get_tensor(name) for name in content.keys()})  # noqa: SIM118
+
+    def map(self, function: Callable[[Outputs], Tensor]) -> Tensor:
+        """A function of the images, such as a score, chunk by chunk."""
+        return torch.cat([function(chunk) for chunk in self.chunks()])
+
+    def whole(self) -> Outputs:
+        return Outputs.concatenated(self.chunks())
+
+
+class OutputCache:
+    """The outputs of one run. `keep` False computes them anew and drops them when the cache is closed."""
+
+    def __init__(self, facts: RunFacts, device: torch.device, keep: bool = True) -> None:
+        self.facts, self.device = facts, device
+        self._closing = ExitStack()
+        self._keep = keep
+        self.folder = facts.path / "outputs" if keep else Path(self._closing.enter_context(TemporaryDirectory()))
+        self._fingerprint = facts.fingerprint()
+        self._model: Model | None = None
+
+    def __enter__(self) -> OutputCache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    @property
+    def model(self) -> Model:
+        """Loaded when first needed: outputs that are there need none."""
+        if self._model is None:
+            self._model = load_model(self.facts, self.device)
+        return self._model
+
+    def get(self, source: Source, progress: Callable[[int, int], None] = lambda _done, _total: None) -> StoredOutputs:
+        """From disk, or by a forward pass over the images; `progress` hears of images done and in all."""
+        key = self._key(source)
+        stem = f"{_file_name(source.name)}-{key[:12]}"
+        return self._find(stem, key) or self._compute(source, stem, key, progress)
+
+    def _key(self, source: Source) -> str:
+        config = self.facts.config
+        facts = {
+            "layout": LAYOUT,
+            "weights": self._fingerprint,
+            "method": config.method,
+            "options": dict(config.options),
+            "images": [source.name, source.identity],
+            "shape": [config.channels, config.size],
+            "normalised": [config.recipe.mean, config.recipe.std],
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+
+    def _find(self, stem: str, key: str) -> StoredOutputs | None:
+        paths = sorted(self.folder.glob(f"{stem}-*.safetensors"))
+        found = [_metadata(path) for path in paths]
+        last = found[-1] if found else {}
+        whole = last.get("chunks") == str(len(paths)) and all(each.get("key") == key for each in found)
+        if not whole:
+            return None
+        classes = tuple(json.loads(last["classes"]))
+        return StoredOutputs(tuple(paths), int(last["count"]), float(last["seconds"]), int(last["passes"]), classes)
+
+    def _compute(self, source: Source, stem: str, key: str, progress: Callable[[int, int], None]) -> StoredOutputs:
+        images = source.load()
+        self._check(images)
+        try:
+            self.folder.mkdir(exist_ok=True)
+            for stale in self.folder.glob(f"{stem}-*.safetensors"):
+                stale.unlink()
+        except OSError as error:
+            raise RunError(f"{self.folder} cannot be written ({error.strerror}); choose --no-cache.") from error
+        total, done, seconds = len(images.labels), 0, 0.0
+        chunks = -(-total // CHUNK)
+        paths = []
+        passes = self._passes(source, images)
+        for number in range(chunks):
+            began = time.perf_counter()
+            parts = []
+            for _ in range(-(-min(CHUNK, total - done) // BATCH)):
+                parts.append(next(passes))
+                progress(done + sum(map(len, parts)), total)
+            chunk = Outputs.concatenated(parts)
+            seconds += time.perf_counter() - began
+            done += len(chunk)
+            path = self.folder / f"{stem}-{number:05d}.safetensors"
+            facts = {"key": key, "set": source.name, "count": str(total), "seconds": f"{seconds:.4f}"}
+            facts |= {"classes": json.dumps(images.classes), "passes": str(self.model.method.passes)}
+            save_weights(path, chunk.tensors(), {**facts, "chunks": str(chunks)})
+            paths.append(path)
+        return StoredOutputs(tuple(paths), total, seconds, self.model.method.passes, images.classes)
+
+    @torch.no_grad()
+    def _passes(self, source: Source, images: ImageSet) -> Iterator[Outputs]:
+        """Batches never straddle a chunk, since CHUNK is a multiple of BATCH."""
+        model = self.model
+        torch.manual_seed(SAMPLING_SEED)
+        for batch in open_source(images, self.device).stream(plain_batches(len(images.labels), BATCH)):
+            if source.change is None:
+                inputs = model.transform.plain(batch.images)
+            else:
+                inputs = source.change(model, batch.images, batch.labels)
+            if self.device.type == "cuda":
+                inputs = inputs.contiguous(memory_format=torch.channels_last)
+            outputs = model.method.predict(inputs)
+            yield Outputs.of({**outputs.tensors(), "labels": batch.labels}).to("cpu")
+
+    def _check(self, images: ImageSet) -> None:
+        config = self.facts.config
+        if images.shape != (config.channels, config.size, config.size):
+            raise DsuiError(
+                f"{images.name} has images of {images.shape} and {self.facts.path} was trained on "
+                f"{(config.channels, config.size, config.size)} (channels, height, width); evaluate it on such images."
+            )
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    try:
+        with safe_open(path, framework="pt") as content:
+            found: Any = content.metadata()
+            return dict(found or {})
+    except (OSError, SafetensorError):
+        return {}
+
+
+def _file_name(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)[:60]

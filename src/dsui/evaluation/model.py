@@ -1,0 +1,82 @@
+"""A trained run, ready to predict."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from dsui.data.augment import Transform
+from dsui.methods.method import Method
+from dsui.methods.registry import build, find
+from dsui.training.checkpoint import RunError
+from dsui.training.config import RunConfig
+from dsui.training.run_folder import WEIGHTS
+from dsui.training.weights import load_weights, read_metadata
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a run's weights file says of itself."""
+
+    path: Path
+    config: RunConfig
+    classes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def fingerprint(self) -> str:
+        """Of the weights' bytes."""
+        with (self.path / WEIGHTS).open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class Model:
+    """`method` is in evaluation mode on its device; `transform` turns 8-bit images into its inputs."""
+
+    facts: RunFacts
+    method: Method
+    transform: Transform
+    device: torch.device
+
+
+def run_facts(run: Path, method: str | None = None) -> RunFacts:
+    """Without reading the weights; `method` is another one to predict with, which must take the same weights."""
+    path = run / WEIGHTS
+    if not run.is_dir():
+        raise RunError(f"{run} is no folder of a run; name the --out of a `dsui train`.")
+    metadata = read_metadata(path)
+    try:
+        config = RunConfig.from_mapping(json.loads(metadata["config"]))
+        classes = tuple(str(name) for name in json.loads(metadata["classes"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(f"{path} was not written by `dsui train` of this version; train the run anew.") from error
+    if method is not None:
+        find(method)
+        config = replace(config, method=method, options={})
+    return RunFacts(run, config, classes)
+
+
+def load_model(facts: RunFacts, device: torch.device) -> Model:
+    config = facts.config
+    path = facts.path / WEIGHTS
+    weights, _ = load_weights(path)
+    method = build(config.method, config.backbone, config.channels, len(facts.classes), config.recipe, config.options)
+    try:
+        method.load_state_dict(weights)
+    except (RuntimeError, ValueError) as error:
+        raise RunError(
+            f"{path} does not hold the weights of {config.method} on {config.backbone}; "
+            "choose another run, or the method it was trained with."
+        ) from error
+    method.to(device).eval()
+    if device.type == "cuda":
+        method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    transform = Transform(mean=config.recipe.mean, std=config.recipe.std).to(device)
+    return Model(facts, method, transform, device)

@@ -1,0 +1,122 @@
+"""The images a run is evaluated on, as sources of outputs: its own, foreign ones, noise, and its own attacked."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from dsui.data.dataset import ImageSet, MemorySet
+from dsui.data.fgsm import fgsm
+from dsui.data.foreign import as_foreign
+from dsui.data.noise import noise_set
+from dsui.data.registry import FOLDER, PUBLISHED, default_root, load
+from dsui.data.splits import class_split, unknown_part
+from dsui.data.stamp import stamp
+from dsui.errors import DataError, DsuiError
+from dsui.evaluation.cache import Source
+from dsui.evaluation.model import Model
+from dsui.training.config import RunConfig
+from dsui.training.images import held_out_images, known_images, training_images
+
+Part = Literal["test", "held-out"]
+NOISE_IMAGES, NOISE_SEED = 10_000, 0
+
+
+class Sources:
+    """Where the images of one run's evaluation come from; nothing is read before it is needed."""
+
+    def __init__(
+        self, config: RunConfig, classes: tuple[str, ...], part: Part = "test", root: Path | None = None
+    ) -> None:
+        self.config, self.classes, self.part, self.root = config, classes, part, root
+
+    def training(self) -> Source:
+        return self._own("train", "train", lambda whole: training_images(self.config, whole))
+
+    def own(self) -> Source:
+        """The in-domain images that are scored: the test split, or the images the run held out."""
+        if self.part == "held-out":
+            return self._own("held-out", "train", lambda whole: held_out_images(self.config, whole))
+        return self._own("test", "test", self._same_classes)
+
+    def unknown(self) -> Source:
+        """The images of the classes the run was not trained on."""
+        known = self.config.known
+        if known is None:
+            raise DsuiError("this run knows all classes of its data; for the open-set task train with --known neal-0.")
+        return self._own("unknown", "test", lambda whole: unknown_part(whole, class_split(known, whole)))
+
+    def foreign(self, name: str) -> Source:
+        """The test split of another data set, brought to the shape of the run's images."""
+        if name == self.config.data:
+            raise DataError(f"{name} is the run's own data set; name another one as foreign.")
+        return Source(
+            name,
+            f"{stamp(name, 'test', self.root)} {self._shape}",
+            lambda: as_foreign(self._load(name, "test"), self._like()),
+        )
+
+    def noise(self) -> Source:
+        identity = f"{NOISE_IMAGES} {NOISE_SEED} {self._shape}"
+        return Source("noise", identity, lambda: noise_set(self._like(), NOISE_IMAGES, NOISE_SEED))
+
+    def attacked(self, epsilon: float) -> Source:
+        """The in-domain images after one step of FGSM in pixel units, clipped."""
+
+        def attack(model: Model, images: Tensor, labels: Tensor) -> Tensor:
+            recipe = self.config.recipe
+
+            def log_probabilities(inputs: Tensor) -> Tensor:
+                return model.method.predict(inputs).logits.log_softmax(1)
+
+            return fgsm(log_probabilities, images, labels, epsilon, mean=recipe.mean, std=recipe.std)
+
+        own = self.own()
+        return own._replace(name=f"{own.name}-fgsm-{epsilon:g}", identity=f"{own.identity} {epsilon!r}", change=attack)
+
+    def foreign_names(self) -> tuple[str, ...]:
+        """The published sets that are there, without the run's own; the embedded digits serve no colour model."""
+        root = self.root or default_root()
+        present = [name for name, entry in PUBLISHED.items() if "test" in entry.present(root)]
+        return tuple(name for name in present if name not in {self.config.data, "digits"})
+
+    @property
+    def split(self) -> str:
+        """The in-domain images by name and hash: class split, held-out share and class names."""
+        config = self.config
+        facts = f"{config.data} {config.known} {config.held_out} {self.part} {self.classes}"
+        return f"{config.known or 'all-classes'}:{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        return self.config.channels, self.config.size, self.config.size
+
+    def _own(self, name: str, split: str, choose: Callable[[ImageSet], ImageSet]) -> Source:
+        config = self.config
+        identity = f"{config.data} {config.known} {config.held_out} {stamp(config.data, split, self.root)}"
+        return Source(name, identity, lambda: choose(self._load(config.data, split)))
+
+    def _same_classes(self, whole: ImageSet) -> ImageSet:
+        images = known_images(self.config, whole)
+        if images.classes != self.classes:
+            raise DsuiError(
+                f"the run was trained on {len(self.classes)} classes and {images.name} now has {len(images.classes)}"
+                f"{'' if len(images.classes) != len(self.classes) else ' others'}; restore the data or train anew."
+            )
+        return images
+
+    def _load(self, name: str, split: str) -> ImageSet:
+        if name.startswith(FOLDER):
+            return load(name, split, size=self.config.size, channels=self.config.channels)
+        return load(name, split, self.root)
+
+    def _like(self) -> MemorySet:
+        """Nothing but the shape of the run's own images."""
+        return MemorySet(
+            self.config.data, ("any",), torch.zeros(0, *self._shape, dtype=torch.uint8), torch.zeros(0).long()
+        )

@@ -1,0 +1,189 @@
+"""The five questions put to a trained run, each answered with results rows.
+
+    misclassification   do errors on the in-domain images score above correct predictions?
+    ood                 do images of other data sets score above in-domain images?
+    open-set            do images of unknown classes, for a run trained on some classes only?
+    noise               do 10,000 images of uniform noise?
+    fgsm                do the in-domain images after an attack, at several strengths?
+
+In-domain are all images of the test split (or of the held-out part), correctly classified or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dsui.data.dataset import MemorySet
+from dsui.data.overlap import overlap_warning
+from dsui.detectors import registry as detectors
+from dsui.detectors.detector import Detector
+from dsui.errors import DsuiError
+from dsui.evaluation.cache import OutputCache, Source, StoredOutputs
+from dsui.evaluation.calibration import calibration_metrics
+from dsui.evaluation.metrics import ranking_metrics, selective_metrics, ties
+from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.results import Row, commit, versions
+from dsui.evaluation.scores import Reference, all_scores, reference
+from dsui.evaluation.sources import Sources
+from dsui.methods.registry import find
+
+TASKS = ("misclassification", "ood", "open-set", "noise", "fgsm")
+EPSILONS = (2 / 255, 4 / 255, 8 / 255, *(step / 10 for step in range(1, 11)))
+"""The usual small attacks, and those of the paper."""
+FIT_IMAGES = 50_000
+"""Most training images a detector is fitted to: an even choice from a larger set."""
+
+Progress = Callable[[str, int, int], None]
+Scores = dict[str, Tensor]
+
+
+class Evaluation:
+    """One run's scores, set by set, and the tasks made of them. `detectors` are names of `dsui.detectors`."""
+
+    def __init__(
+        self,
+        cache: OutputCache,
+        sources: Sources,
+        detector_names: Sequence[str] = (),
+        progress: Progress = lambda _name, _done, _total: None,
+        warn: Callable[[str], None] = lambda _sentence: None,
+    ) -> None:
+        self.cache, self.sources, self.progress, self.warn = cache, sources, progress, warn
+        self._unfitted = {name.replace("-", "_"): detectors.build(name) for name in detector_names}
+        self._known: dict[str, tuple[StoredOutputs, Scores]] = {}
+
+    def rows(self, task: str, foreign: Sequence[str] = (), epsilons: Sequence[float] = EPSILONS) -> Iterator[Row]:
+        """The results of one task."""
+        match task:
+            case "misclassification":
+                yield from self.misclassification()
+            case "ood":
+                for name in foreign:
+                    yield from self._against(task, name, self.sources.foreign(name))
+            case "open-set":
+                yield from self._against(task, "unknown", self.sources.unknown())
+            case "noise":
+                yield from self._against(task, "noise", self.sources.noise())
+            case "fgsm":
+                for epsilon in epsilons:
+                    yield from self._against(task, epsilon, self.sources.attacked(epsilon))
+            case _:
+                raise DsuiError(f"no task {task!r}; choose from {', '.join(TASKS)}.")
+
+    def misclassification(self) -> Iterator[Row]:
+        """Accuracy and calibration of each stream, then every score against the predicting stream's errors."""
+        stored, scores = self.scores(self.sources.own())
+        streams = {"logits": "prediction", "class_scores": "density"}
+        labels = stored.map(_labels)
+        for part, stream in streams.items():
+            if getattr(next(stored.chunks()), part) is not None:
+                logits = stored.map(lambda outputs, part=part: getattr(outputs, part).double())  # type: ignore[misc]
+                yield self._row("accuracy", None, stream, calibration_metrics(logits, labels), None, stored)
+        errors = stored.map(lambda outputs: outputs.predictions != _labels(outputs))
+        for name, values in scores.items():
+            metrics = {**ranking_metrics(values, errors), **selective_metrics(values, errors), "ties": ties(values)}
+            yield self._row("misclassification", None, name, metrics, errors, stored)
+
+    def scores(self, source: Source) -> tuple[StoredOutputs, Scores]:
+        """Every score of a set's images, computed once."""
+        if source.name not in self._known:
+            stored = self._outputs(source)
+            parts = [self._scored(chunk.to(self.cache.device)) for chunk in stored.chunks()]
+            joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+            self._known[source.name] = stored, joined
+        return self._known[source.name]
+
+    def _against(self, task: str, foreign: str | float, source: Source) -> Iterator[Row]:
+        _, own = self.scores(self.sources.own())
+        stored, theirs = self.scores(source)
+        if task == "ood":
+            self._warn_of_overlap(source.name, stored)
+        for name, values in own.items():
+            joined = torch.cat([values, theirs[name]])
+            positive = torch.arange(len(joined), device=joined.device) >= len(values)
+            yield self._row(
+                task, foreign, name, {**ranking_metrics(joined, positive), "ties": ties(joined)}, positive, stored
+            )
+
+    def _scored(self, outputs: Outputs) -> Scores:
+        scores = all_scores(outputs, self._reference)
+        return scores | {name: detector.score(outputs) for name, detector in self._detectors.items()}
+
+    def _outputs(self, source: Source) -> StoredOutputs:
+        return self.cache.get(source, lambda done, total: self.progress(source.name, done, total))
+
+    @cached_property
+    def _training(self) -> StoredOutputs:
+        return self._outputs(self.sources.training())
+
+    @cached_property
+    def _reference(self) -> Reference:
+        return reference(self._training.chunks())
+
+    @cached_property
+    def _detectors(self) -> dict[str, Detector]:
+        if not self._unfitted:
+            return {}
+        step = -(-self._training.count // FIT_IMAGES)
+        parts = [chunk.select(torch.arange(0, len(chunk), step)) for chunk in self._training.chunks()]
+        training = Outputs.concatenated(parts).to(self.cache.device)
+        usable = {name.replace("-", "_") for name in detectors.usable(training)}
+        for name in self._unfitted.keys() - usable:
+            self.warn(f"{self.cache.facts.config.method} has no linear last layer, which {name} needs; left out.")
+        return {name: detector.fit(training) for name, detector in self._unfitted.items() if name in usable}
+
+    def _warn_of_overlap(self, name: str, stored: StoredOutputs) -> None:
+        empty = torch.zeros(0, 1, 1, 1, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64)
+        home = MemorySet(self.cache.facts.config.data, self.cache.facts.classes, *empty)
+        if sentence := overlap_warning(home, MemorySet(name, stored.classes, *empty), self.sources.root):
+            self.warn(sentence)
+
+    def _row(
+        self,
+        task: str,
+        foreign: str | float | None,
+        score: str,
+        metrics: dict[str, Any],
+        positive: Tensor | None,
+        stored: StoredOutputs,
+    ) -> Row:
+        facts, sources = self.cache.facts, self.sources
+        config = facts.config
+        positives = None if positive is None else int(positive.sum())
+        cost = {"passes": float(stored.passes), "seconds_per_1000": 1000 * stored.seconds / stored.count}
+        device = self.cache.device
+        return Row(
+            run=facts.name,
+            method=config.method,
+            objective=find(config.method).objective_name(config.recipe),
+            data=config.data,
+            backbone=config.backbone,
+            recipe=config.recipe.name,
+            seed=config.seed,
+            task=task,
+            foreign=foreign,
+            score=score,
+            metrics={name: float(value) for name, value in metrics.items()} | cost,
+            n_positive=positives,
+            n_negative=None if positive is None or positives is None else len(positive) - positives,
+            protocol=f"{task}, all in-domain images of {sources.part}",
+            split=sources.split,
+            versions=versions(),
+            device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+            seconds=round(stored.seconds, 3),
+            commit=self._commit,
+        )
+
+    @cached_property
+    def _commit(self) -> str | None:
+        return commit()
+
+
+def _labels(outputs: Outputs) -> Tensor:
+    assert outputs.labels is not None
+    return outputs.labels

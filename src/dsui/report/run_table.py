@@ -1,0 +1,44 @@
+"""One run's results as a table: a line for each score, a column for each task and metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dsui.evaluation.results import Row
+from dsui.report.comparison import METRICS, SCORES
+from dsui.report.tables import Cell, Column, Line, Table
+
+SHOWN = {
+    "misclassification": ("auroc", "aupr", "aurc"),
+    "ood": ("auroc", "fpr95"),
+    "open-set": ("auroc", "aupr"),
+    "noise": ("auroc", "fpr95"),
+    "fgsm": ("auroc",),
+}
+
+
+def run_table(rows: Sequence[Row]) -> Table:
+    """Rows of one run; accuracy goes to the note."""
+    first = rows[0]
+    accuracies = [row for row in rows if row.task == "accuracy"]
+    questions = dict.fromkeys((row.task, row.foreign, metric) for row in rows for metric in SHOWN.get(row.task, ()))
+    figures = {(row.score, row.task, row.foreign): row.metrics for row in rows}
+    names = dict.fromkeys(row.score for row in rows if row.task != "accuracy")
+    lines = tuple(
+        Line(
+            SCORES.get(name or "", name or ""),
+            tuple(Cell(figures.get((name, task, foreign), {}).get(metric)) for task, foreign, metric in questions),
+        )
+        for name in names
+    )
+    columns = tuple(_column(task, foreign, metric) for task, foreign, metric in questions)
+    note = "; ".join(f"accuracy of the {row.score} {100 * row.metrics['accuracy']:.2f} %" for row in accuracies)
+    title = f"{first.run}: {first.method} on {first.data}, {first.backbone}, {first.recipe} recipe, seed {first.seed}"
+    return Table(title, columns, lines, f"{note}." if note else "", corner="score")
+
+
+def _column(task: str, foreign: str | float | None, metric: str) -> Column:
+    unit = METRICS[metric]
+    against = task if foreign in (None, task, "unknown") else foreign
+    name = against if isinstance(against, str) else f"ε {against:.3g}"
+    return Column((name, unit.title), unit.higher_is_better, unit.unit, unit.scale, unit.decimals)

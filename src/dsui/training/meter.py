@@ -1,0 +1,61 @@
+"""What an epoch has added up to so far: loss and its terms, hits and samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+HITS, SAMPLES = "hits", "samples"
+LARGEST_LOSS = 1e6
+"""A loss beyond this has diverged."""
+
+
+class Meter:
+    """Sums over an epoch, on the device: loss and its terms, hits, samples, and the first step that had diverged.
+
+    One vector, because adding to it is part of every step and each operation there costs a kernel.
+    """
+
+    def __init__(self, device: torch.device, batch: int) -> None:
+        self.device, self.batch = device, batch
+        self.names: tuple[str, ...] = ()
+        self.totals = torch.zeros(0, dtype=torch.float64, device=device)
+        self.weights = self.totals
+        self.diverged_at = torch.full((), -1, dtype=torch.int64, device=device)
+
+    def add(self, step: Tensor, means: dict[str, Tensor], hits: Tensor) -> None:
+        """`means` are those over a batch, the loss among them."""
+        if (names := (*means, HITS, SAMPLES)) != self.names:
+            self._rename(names)
+        self.totals.add_(self.weights * torch.stack([*means.values(), hits.float(), torch.ones_like(means["loss"])]))
+        healthy = means["loss"].abs() < LARGEST_LOSS  # false for nan
+        first = (self.diverged_at < 0) & ~healthy
+        self.diverged_at.copy_(torch.where(first, step, self.diverged_at))
+
+    def sums(self) -> dict[str, float]:
+        return dict(zip(self.names, self.totals.tolist(), strict=True))
+
+    def reset(self) -> None:
+        self.totals.zero_()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in zip(self.names, self.totals, strict=True)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self._rename(tuple(state))
+        self.restore(state)
+
+    def restore(self, values: dict[str, Tensor]) -> None:
+        """In place, since a captured graph holds the vector; names without a value become 0."""
+        for place, name in enumerate(self.names):
+            self.totals[place] = values.get(name, 0.0)
+
+    def _rename(self, names: Sequence[str]) -> None:
+        values = self.state_dict()
+        self.names = tuple(names)
+        self.totals = torch.zeros(len(names), dtype=torch.float64, device=self.device)
+        weights = [1.0 if name == HITS else float(self.batch) for name in names]
+        self.weights = torch.tensor(weights, device=self.device)
+        self.restore(values)
