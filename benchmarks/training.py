@@ -184,7 +184,7 @@ def compare(
     images: MemorySet, backbone: str, recipe: Recipe, device: torch.device, workers: int, repeats: int
 ) -> list[str]:
     on_gpu = device.type == "cuda"
-    own = (GRAPH, COMPILED) if on_gpu else (EAGER,)
+    own = ((GRAPH, COMPILED) if backbone == "resnet18" else (GRAPH,)) if on_gpu else (EAGER,)
     trainers = {}
     for name in dict.fromkeys((*own, EAGER)):
         trainers[name] = dsui_trainer(images, backbone, recipe, device, MODES[name])

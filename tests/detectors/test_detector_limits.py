@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -141,6 +142,17 @@ def test_em_mixture_of_one_component_is_a_diagonal_gaussian() -> None:
     density = MixtureSameFamily(Categorical(weights), Independent(Normal(means, deviations), 1))
     found = EMMixture(1, floor=1e-9).fit(TRAIN.select(torch.cat([torch.arange(25), torch.arange(60, 300)]))).score(TEST)
     assert_close(found, -density.log_prob(TEST.features), 1e-8)  # variances of 1e-3 after squares were subtracted
+
+
+@pytest.mark.parametrize(
+    ("name", "shift"), [("mahalanobis", 0), ("relative-mahalanobis", 0), ("gda", 1), ("em-mixture", 1)]
+)
+def test_the_unit_of_the_features_shifts_densities_and_leaves_distances(name: str, shift: int) -> None:
+    """With units that are always 0, whose variance is the shrinkage or the floor alone."""
+    train, test = (replace(part, features=part.features * (torch.arange(WIDTH) < 40)) for part in (TRAIN, TEST))
+    scaled = [replace(part, features=1e3 * part.features) for part in (train, test)]
+    expected = build(name).fit(train).score(test) + shift * WIDTH * math.log(1e3)
+    assert_close(build(name).fit(scaled[0]).score(scaled[1]), expected, 1e-8)  # rounding of 1e-6 of a variance
 
 
 def test_vim_is_its_formula() -> None:

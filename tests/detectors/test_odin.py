@@ -61,6 +61,15 @@ def test_the_step_follows_the_closed_gradient_of_a_linear_network() -> None:
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)  # float64
 
 
+def test_a_pixel_without_gradient_moves_down() -> None:
+    class Rectified(Linear):
+        def forward(self, images: Tensor) -> Tensor:
+            return super().forward(images.relu())
+
+    method, x = Rectified().eval(), torch.zeros(1, 1, 1, WIDTH, dtype=torch.float64)
+    assert torch.equal(Odin(1, 0.5).score_images(method, x, (0.5,)), Odin(1, 0).score_images(method, x, (0.5,)))
+
+
 def test_the_step_of_each_channel_is_divided_by_its_own_deviation() -> None:
     method, x = Linear().eval(), images(faint(20)).view(20, WIDTH // 8, 1, 8)  # each class reads one channel
     logits = x.flatten(1) @ WEIGHT.T + BIAS

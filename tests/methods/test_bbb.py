@@ -197,6 +197,10 @@ def test_the_loss_is_cross_entropy_and_the_weighted_divergence_per_training_samp
     expected = F.cross_entropy(logits, labels) + 0.3 * divergence / 50
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)  # float32 sums over 1290 weights
     torch.testing.assert_close(method.terms["divergence"], divergence.detach() / 50, rtol=1e-5, atol=0)  # likewise
+    moving = list(method.parameters())
+    ours, theirs = (torch.autograd.grad(value, moving, retain_graph=True) for value in (found, expected))
+    for gradient, other in zip(ours, theirs, strict=True):
+        assert (gradient - other).norm() <= 1e-4 * other.norm()  # float32, sums in another order
 
 
 @pytest.mark.parametrize(("settings", "layers"), [({}, 1), (NECK, 3)])

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from dsui.errors import DsuiError
 from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.scores import mutual_information
 from dsui.head import MoGMMHead
-from dsui.methods.ensemble import Ensemble, mutual_information
+from dsui.methods.ensemble import Ensemble
 from dsui.methods.method import Method, Turn
 from dsui.methods.registry import build, names
 from dsui.training.recipe_file import load_recipe

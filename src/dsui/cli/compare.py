@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from dsui.cli.choice import chosen
 from dsui.cli.formats import Format, formatted
 from dsui.errors import DsuiError
 from dsui.evaluation.published import published
@@ -17,6 +18,7 @@ from dsui.report.comparison import compare as comparison
 from dsui.training.run_folder import RESULTS
 
 METRICS = "accuracy,auroc,aupr,aurc"
+SCORES = "max_probability,entropy,uncertainty,prediction"
 
 
 def compare(
@@ -25,7 +27,7 @@ def compare(
     reference: Annotated[str, typer.Option(help="The method the others are tested against.")] = "dsui",
     data: Annotated[str, typer.Option(help="Only these data sets.")] = "",
     task: Annotated[str, typer.Option(help="Only these tasks.")] = "",
-    score: Annotated[str, typer.Option(help="Only these scores.")] = "max_probability,entropy,uncertainty,prediction",
+    score: Annotated[str, typer.Option(help="Only these scores.")] = SCORES,
     metric: Annotated[str, typer.Option(help="Only these metrics.")] = METRICS,
     quoted: Annotated[bool, typer.Option("--published", help="Beside the paper's own figures.")] = False,
     welch: Annotated[bool, typer.Option("--welch", help="Do not assume equal deviations.")] = False,
@@ -39,12 +41,17 @@ def compare(
     """
     rows = _rows(runs or [], results)
     printed = published() if quoted else ()
-    methods = {row.method for row in rows}
-    if reference not in methods:
-        raise DsuiError(f"no row is of {reference!r}; choose --reference from {', '.join(sorted(methods))}.")
+    figures = available(rows, printed)
+    for kind, text, known in (
+        ("data set", data, [figure.data for figure in figures]),
+        ("task", task, [figure.task for figure in figures]),
+        ("score", "" if score == SCORES else score, [figure.score for figure in figures if figure.score]),
+        ("metric", "" if metric == METRICS else metric, [figure.metric for figure in figures]),
+    ):
+        chosen(kind, text or "all", known)
     wanted = [
         figure
-        for figure in available(rows, printed)
+        for figure in figures
         if _among(figure.data, data)
         and _among(figure.task, task)
         and (figure.score is None or _among(figure.score, score))
@@ -54,6 +61,9 @@ def compare(
     if not wanted:
         raise DsuiError("no figure is left; loosen --data, --task, --score or --metric.")
     table = comparison(rows, wanted, quoted=printed, reference=reference, equal_variances=not welch, correct=holm)
+    references = dict.fromkeys([*(row.method for row in rows), *(line.label for line in table.lines)])
+    if reference not in references:
+        raise DsuiError(f"no row is of {reference!r}; choose --reference from {', '.join(references)}.")
     formatted(table, form, out)
 
 
@@ -62,7 +72,8 @@ def _rows(runs: list[Path], results: Path | None) -> list[Row]:
     if results is not None:
         paths += sorted(results.glob("*.jsonl")) if results.is_dir() else [results]
     if not paths:
-        raise DsuiError("name evaluated runs, or a file or folder with --results.")
+        where = "name evaluated runs" if results is None else f"{results} holds no .jsonl file; name evaluated runs"
+        raise DsuiError(f"{where}, or a file or folder of results with --results.")
     rows, problems = read(paths)
     for sentence in problems:
         Console(stderr=True, highlight=False).print(f"Note: {sentence}", soft_wrap=True, markup=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from dsui.cli.choice import chosen
 from dsui.cli.device import device_type
 from dsui.cli.formats import Format, formatted
 from dsui.detectors import registry as detectors
@@ -37,6 +38,7 @@ def evaluate(
     ] = None,
     root: Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="folder:PATH: leave out unreadable files.")] = False,
     cache: Annotated[bool, typer.Option(help="Keep the outputs in the run's folder.")] = True,
     out: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
     form: Annotated[Format, typer.Option("--format", help="Of the table.")] = Format.terminal,
@@ -47,30 +49,28 @@ def evaluate(
 
     Example: dsui evaluate runs/cifar10-0 --tasks misclassification,ood --foreign svhn
     """
-    chosen_tasks = _chosen("task", tasks, TASKS)
-    names = _chosen("detector", detector, detectors.names()) if detector else []
-    strengths = [_number(text) for text in epsilons.split(",")] if epsilons else EPSILONS
+    chosen_tasks = chosen("task", tasks, TASKS)
+    names = chosen("detector", detector, detectors.names()) if detector else []
+    strengths = [_strength(text) for text in epsilons.split(",")] if epsilons else EPSILONS
     place = torch.device(device_type(device))
     console = Console(stderr=True, quiet=quiet, highlight=False)
+    if out is not None and len(runs) > 1:
+        raise DsuiError(f"--out holds the table of one run and {len(runs)} are named; name one, or use `dsui compare`.")
     for facts in [run_facts(run, method) for run in runs]:
-        sources = Sources(facts.config, facts.classes, _part(part), root)
+        append(facts.path / RESULTS, [])  # a folder that cannot be written to is found before any work is done
+        sources = Sources(facts.config, facts.classes, _part(part), root, skip_bad)
         others = _foreign(foreign, sources)
         wanted = [task for task in chosen_tasks if tasks != "all" or _applies(task, facts, others)]
         with OutputCache(facts, place, keep=cache) as kept, _Bar(console) as bar:
             asked = Evaluation(kept, sources, names, bar.images, bar.say)
             rows = [row for task in wanted for row in asked.rows(task, others, strengths)]
         append(facts.path / RESULTS, rows)
-        _show(rows, _wanted_scores(scores, rows), form, out, as_json, quiet)
-
-
-def _show(rows: list[Row], scores: list[str], form: Format, out: Path | None, as_json: bool, quiet: bool) -> None:
-    if as_json:
-        for row in rows:
-            typer.echo(row.to_json())
-        return
-    shown = [row for row in rows if row.task == "accuracy" or row.score in scores]
-    if shown and not quiet:
-        formatted(run_table(shown), form, out)
+        shown = _shown(rows, scores)
+        if as_json:
+            for row in rows:
+                typer.echo(row.to_json())
+        if out is not None or not (as_json or quiet):
+            formatted(run_table(shown), form, out)
 
 
 class _Bar:
@@ -98,22 +98,14 @@ class _Bar:
         self.console.print(f"Note: {sentence}", soft_wrap=True, markup=False)
 
 
-def _chosen(kind: str, text: str, known: tuple[str, ...]) -> list[str]:
-    names = list(known) if text == "all" else [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in known:
-            nearest = get_close_matches(name, known, n=1, cutoff=0)[0]
-            raise DsuiError(f"no {kind} {name!r}; did you mean {nearest}? There are {', '.join(known)}.")
-    return names
-
-
-def _wanted_scores(text: str, rows: list[Row]) -> list[str]:
-    known = tuple(dict.fromkeys(row.score or "" for row in rows if row.task != "accuracy"))
-    return _chosen("score", text, known) if text else list(known)
+def _shown(rows: list[Row], scores: str) -> list[Row]:
+    """The rows of these scores, and of accuracy."""
+    names = chosen("score", scores or "all", [row.score or "" for row in rows if row.task != "accuracy"])
+    return [row for row in rows if row.task == "accuracy" or row.score in names]
 
 
 def _foreign(text: str, sources: Sources) -> list[str]:
-    names = [name.strip() for name in text.split(",")] if text else list(sources.foreign_names())
+    names = list(dict.fromkeys(name.strip() for name in text.split(","))) if text else list(sources.foreign_names())
     for name in names:
         sources.foreign(name)  # a wrong name is found before any work is done
     return names
@@ -132,8 +124,11 @@ def _part(name: str) -> Part:
     raise DsuiError(f"--on {name} is unknown; choose test or held-out.")
 
 
-def _number(text: str) -> float:
+def _strength(text: str) -> float:
     try:
-        return float(text)
-    except ValueError as error:
-        raise DsuiError(f"--epsilons: {text!r} is no number; write 0.1,0.2.") from error
+        strength = float(text)
+    except ValueError:
+        strength = math.nan
+    if not 0 <= strength < math.inf:
+        raise DsuiError(f"--epsilons: {text!r} is no strength of an attack; write numbers from 0 on, as in 0.1,0.2.")
+    return strength

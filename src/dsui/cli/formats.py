@@ -8,9 +8,10 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from dsui.errors import DsuiError
 from dsui.report import tables
 from dsui.report.tables import Table
-from dsui.training.checkpoint import write_whole
+from dsui.training.checkpoint import RunError, write_whole
 
 
 class Format(StrEnum):
@@ -38,4 +39,8 @@ def formatted(table: Table, form: Format, out: Path | None) -> None:
     if out is None:
         typer.echo(text, nl=not text.endswith("\n"))
     else:
-        write_whole(out, lambda stream: stream.write(text.encode()))
+        try:
+            write_whole(out, lambda stream: stream.write(text.encode()))
+        except RunError as error:
+            why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
+            raise DsuiError(f"{out} cannot be written ({why}); choose another --out.") from error

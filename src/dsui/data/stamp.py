@@ -18,8 +18,8 @@ def stamp(name: str, split: str, root: Path | None = None) -> str:
     """
     digest = hashlib.sha256(f"{name}\n{split}\n".encode())
     for path in sorted(_files(name, split, root or default_root())):
-        facts = path.stat()
-        digest.update(f"{path}\n{facts.st_size}\n{facts.st_mtime_ns}\n".encode())
+        facts = path.stat() if path.exists() else None  # a link may lead nowhere
+        digest.update(f"{path}\n{facts and (facts.st_size, facts.st_mtime_ns)}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()[:16]
 
 
@@ -35,7 +35,16 @@ def _files(name: str, split: str, root: Path) -> Iterator[Path]:
 
 
 def _below(path: Path) -> Iterator[Path]:
+    """All files, through links to folders too, since data sets are read through them.
+
+    A folder met a second time, perhaps in a circle of links, counts by its own name alone.
+    """
     if path.is_file():
         yield path.absolute()
-    for folder, _, names in os.walk(path):
-        yield from (Path(folder, name).absolute() for name in names)
+    seen = set()
+    for folder, below, names in os.walk(path, followlinks=True):
+        known = os.path.realpath(folder) in seen
+        seen.add(os.path.realpath(folder))
+        if known:
+            below.clear()
+        yield from (Path(folder, name).absolute() for name in (["."] if known else names))

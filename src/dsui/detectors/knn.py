@@ -15,7 +15,10 @@ from dsui.evaluation.outputs import Outputs
 
 
 class KNN(Detector):
-    """Keeps the training features, and no copy of them."""
+    """Keeps the training features, and no copy of them.
+
+    With `k` above the number of samples in a class, neighbour k is of another class and the score means little.
+    """
 
     def __init__(self, k: int = 50) -> None:
         check_at_least("k", k, 1)

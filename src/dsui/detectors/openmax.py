@@ -26,7 +26,10 @@ ALWAYS_BY_PRODUCT = "use_mm_for_euclid_dist"
 
 
 class OpenMax(Detector):
-    """Of at most `alpha` classes for each sample, and at most `tail` samples of each class."""
+    """Of at most `alpha` classes for each sample, and at most `tail` samples of each class.
+
+    A tail should be a small part of its class; otherwise ordinary samples count as strange.
+    """
 
     needs_labels = True
 

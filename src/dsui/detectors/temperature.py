@@ -39,7 +39,7 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
         return RANGE[1]
     if _derivatives(logits, labels, high)[0] <= 0:
         return RANGE[0]
-    while last_step > TOLERANCE * scale:
+    while slope != 0 and last_step > TOLERANCE * scale:
         low, high = (low, scale) if slope > 0 else (scale, high)
         proposed = scale - slope / curvature if curvature > 0 else low
         if not low < proposed < high or abs(proposed - scale) > last_step / 2:

@@ -2,18 +2,21 @@
 
 Outputs lie in chunks, RUN/outputs/SET-KEY-00000.safetensors and so on, so that a million images need no more memory
 than one chunk. KEY hashes the weights, the method, the data set's files, the images' shape and their normalisation, and
-every chunk repeats it whole in its metadata: outputs of other weights, of changed images or of half a pass are not
-found and never used. A chunk is written beside and renamed, and one that is cut off cannot be opened.
+every chunk repeats it whole in its metadata, with its own number and how many there are: outputs of other weights, of
+changed images or of half a pass are not found and never used. A chunk is written beside and renamed, and one that is
+cut off cannot be opened. One process at a time computes outputs of a run; others wait and find them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -30,11 +33,15 @@ from dsui.evaluation.outputs import Outputs
 from dsui.training.checkpoint import RunError
 from dsui.training.weights import save_weights
 
+if sys.platform != "win32":
+    import fcntl
+
 CHUNK = 10_000
 BATCH = 500
-LAYOUT = 1
+LAYOUT = 2
 """Of the chunks; a change of what outputs hold makes older ones unknown."""
 SAMPLING_SEED = 0
+Progress = Callable[[int, int], None]
 
 
 class Source(NamedTuple):
@@ -65,9 +72,15 @@ class StoredOutputs:
             with safe_open(path, framework="pt") as content:
                 yield Outputs.of({name: content.get_tensor(name) for name in content.keys()})  # noqa: SIM118
 
-    def map(self, function: Callable[[Outputs], Tensor]) -> Tensor:
-        """A function of the images, such as a score, chunk by chunk."""
-        return torch.cat([function(chunk) for chunk in self.chunks()])
+    def part(self, name: str) -> Tensor | None:
+        """One part of the outputs for all images, without reading the others; None where the model has none."""
+        found = []
+        for path in self.paths:
+            with safe_open(path, framework="pt") as content:
+                if name not in content.keys():  # noqa: SIM118
+                    return None
+                found.append(content.get_tensor(name))
+        return torch.cat(found)
 
     def whole(self) -> Outputs:
         return Outputs.concatenated(self.chunks())
@@ -97,11 +110,14 @@ class OutputCache:
             self._model = load_model(self.facts, self.device)
         return self._model
 
-    def get(self, source: Source, progress: Callable[[int, int], None] = lambda _done, _total: None) -> StoredOutputs:
+    def get(self, source: Source, progress: Progress = lambda _done, _total: None) -> StoredOutputs:
         """From disk, or by a forward pass over the images; `progress` hears of images done and in all."""
         key = self._key(source)
         stem = f"{_file_name(source.name)}-{key[:12]}"
-        return self._find(stem, key) or self._compute(source, stem, key, progress)
+        if found := self._find(stem, key):
+            return found
+        with _alone(self.folder):
+            return self._find(stem, key) or self._compute(source, stem, key, progress)
 
     def _key(self, source: Source) -> str:
         config = self.facts.config
@@ -119,48 +135,42 @@ class OutputCache:
     def _find(self, stem: str, key: str) -> StoredOutputs | None:
         paths = sorted(self.folder.glob(f"{stem}-*.safetensors"))
         found = [_metadata(path) for path in paths]
-        last = found[-1] if found else {}
-        whole = last.get("chunks") == str(len(paths)) and all(each.get("key") == key for each in found)
-        if not whole:
+        expected = [(key, str(number), str(len(paths))) for number in range(len(paths))]
+        if not paths or [(each.get("key"), each.get("chunk"), each.get("chunks")) for each in found] != expected:
             return None
+        last = found[-1]
         classes = tuple(json.loads(last["classes"]))
         return StoredOutputs(tuple(paths), int(last["count"]), float(last["seconds"]), int(last["passes"]), classes)
 
-    def _compute(self, source: Source, stem: str, key: str, progress: Callable[[int, int], None]) -> StoredOutputs:
+    def _compute(self, source: Source, stem: str, key: str, progress: Progress) -> StoredOutputs:
         images = source.load()
         self._check(images)
-        try:
-            self.folder.mkdir(exist_ok=True)
-            for stale in self.folder.glob(f"{stem}-*.safetensors"):
-                stale.unlink()
-        except OSError as error:
-            raise RunError(f"{self.folder} cannot be written ({error.strerror}); choose --no-cache.") from error
-        total, done, seconds = len(images.labels), 0, 0.0
-        chunks = -(-total // CHUNK)
-        paths = []
-        passes = self._passes(source, images)
-        for number in range(chunks):
-            began = time.perf_counter()
-            parts = []
-            for _ in range(-(-min(CHUNK, total - done) // BATCH)):
-                parts.append(next(passes))
-                progress(done + sum(map(len, parts)), total)
-            chunk = Outputs.concatenated(parts)
-            seconds += time.perf_counter() - began
-            done += len(chunk)
-            path = self.folder / f"{stem}-{number:05d}.safetensors"
-            facts = {"key": key, "set": source.name, "count": str(total), "seconds": f"{seconds:.4f}"}
-            facts |= {"classes": json.dumps(images.classes), "passes": str(self.model.method.passes)}
-            save_weights(path, chunk.tensors(), {**facts, "chunks": str(chunks)})
+        for stale in self.folder.glob(f"{stem}-*.safetensors"):
+            stale.unlink(missing_ok=True)
+        total, seconds = len(images.labels), 0.0
+        facts = {"key": key, "set": source.name, "count": str(total), "classes": json.dumps(images.classes)}
+        facts |= {"chunks": str(-(-total // CHUNK)), "passes": str(self.model.method.passes)}
+        paths: list[Path] = []
+        passes = self._passes(source, images, progress)
+        while batches := list(islice(passes, CHUNK // BATCH)):
+            parts, times = zip(*batches, strict=True)
+            seconds += sum(times)
+            path = self.folder / f"{stem}-{len(paths):05d}.safetensors"
+            own = {"chunk": str(len(paths)), "seconds": f"{seconds:.4f}"}
+            try:
+                save_weights(path, Outputs.concatenated(parts).tensors(), facts | own)
+            except RunError as error:
+                raise _unwritten(path, error.__cause__) from error
             paths.append(path)
         return StoredOutputs(tuple(paths), total, seconds, self.model.method.passes, images.classes)
 
     @torch.no_grad()
-    def _passes(self, source: Source, images: ImageSet) -> Iterator[Outputs]:
-        """Batches never straddle a chunk, since CHUNK is a multiple of BATCH."""
-        model = self.model
+    def _passes(self, source: Source, images: ImageSet, progress: Progress) -> Iterator[tuple[Outputs, float]]:
+        """Batch by batch, with the seconds each took. None straddles a chunk, since CHUNK is a multiple of BATCH."""
+        model, done = self.model, 0
         torch.manual_seed(SAMPLING_SEED)
         for batch in open_source(images, self.device).stream(plain_batches(len(images.labels), BATCH)):
+            began = time.perf_counter()
             if source.change is None:
                 inputs = model.transform.plain(batch.images)
             else:
@@ -168,7 +178,10 @@ class OutputCache:
             if self.device.type == "cuda":
                 inputs = inputs.contiguous(memory_format=torch.channels_last)
             outputs = model.method.predict(inputs)
-            yield Outputs.of({**outputs.tensors(), "labels": batch.labels}).to("cpu")
+            outputs = Outputs.of({**outputs.tensors(), "labels": batch.labels}).to("cpu")
+            done += len(outputs)
+            progress(done, len(images.labels))
+            yield outputs, time.perf_counter() - began
 
     def _check(self, images: ImageSet) -> None:
         config = self.facts.config
@@ -189,4 +202,23 @@ def _metadata(path: Path) -> dict[str, str]:
 
 
 def _file_name(name: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in name)[:60]
+    return "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-.") else "_" for letter in name)[:60]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process computes outputs into this folder, and keep others out until the end."""
+    with ExitStack() as closing:
+        try:
+            folder.mkdir(exist_ok=True)
+            stream = closing.enter_context((folder / ".lock").open("ab"))
+            if sys.platform != "win32":
+                fcntl.flock(stream, fcntl.LOCK_EX)
+        except OSError as error:
+            raise _unwritten(folder, error) from error
+        yield
+
+
+def _unwritten(path: Path, error: BaseException | None) -> RunError:
+    why = error.strerror if isinstance(error, OSError) else error
+    return RunError(f"{path} cannot be written ({why}); mend this, or choose --no-cache.")

@@ -28,7 +28,7 @@ class RunFacts:
 
     @property
     def name(self) -> str:
-        return self.path.name
+        return self.path.resolve().name
 
     def fingerprint(self) -> str:
         """Of the weights' bytes."""

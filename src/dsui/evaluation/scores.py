@@ -36,13 +36,16 @@ def max_probability(logits: Tensor) -> Tensor:
 def entropy(logits: Tensor) -> Tensor:
     """Ent.: ln H[p] = ln sum_c p_c (-ln p_c). [B, C] -> [B]
 
-    -ln p of the likeliest class is log1p of the odds of the others, which keeps its digits when p is near 1.
+    -ln p of the likeliest class is softplus of the log-odds x of the others. It keeps its digits when p is near 1, and
+    its logarithm is x itself where exp(x) is lost beside 1, so that no odds are too small to count.
     """
     logits = logits.double()
     top = logits.argmax(1, keepdim=True)
-    odds = (logits.scatter(1, top, -torch.inf).logsumexp(1, keepdim=True) - logits.gather(1, top)).exp()
-    log_p = (logits - logits.logsumexp(1, keepdim=True)).scatter(1, top, -torch.log1p(odds))
-    return torch.logsumexp(log_p + torch.log(-log_p), 1)
+    log_odds = logits.scatter(1, top, -torch.inf).logsumexp(1, keepdim=True) - logits.gather(1, top)
+    surprise = F.softplus(log_odds)
+    log_p = logits - logits.logsumexp(1, keepdim=True)
+    terms = log_p + (-log_p).clamp(max=torch.finfo(torch.float64).max).log()  # of p = 0: -infinity, not nan
+    return terms.scatter(1, top, torch.where(log_odds < -40, log_odds, surprise.log()) - surprise).logsumexp(1)
 
 
 def energy(logits: Tensor) -> Tensor:
@@ -60,13 +63,17 @@ def log_density(log_joint: Tensor) -> Tensor:
     return -log_joint.double().logsumexp(1)
 
 
+def log_mean_exp(values: Tensor) -> Tensor:
+    """ln 1/T sum_t exp(values_t). [B, T, C] -> [B, C]"""
+    return values.logsumexp(1) - math.log(values.shape[1])
+
+
 def mutual_information(samples: Tensor) -> Tensor:
-    """H[mean_t p_t] - mean_t H[p_t], never below 0, of log-probabilities. [B, T, C] -> [B]"""
-    log_p = samples.double().log_softmax(2)
-    log_mean = log_p.logsumexp(1) - math.log(log_p.shape[1])
-    total = -(log_mean.exp() * log_mean).nan_to_num(0.0).sum(1)
-    expected = -(log_p.exp() * log_p).nan_to_num(0.0).sum(2).mean(1)
-    return (total - expected).clamp(min=0.0)
+    """1/T sum_t KL(p_t | mean p) of log-probabilities, in float64. [B, T, C] -> [B]"""
+    samples = samples.double()
+    parts = samples.exp() * (samples - log_mean_exp(samples).unsqueeze(1))
+    divergences = parts.nan_to_num(nan=0.0).sum(2)  # 0 ln 0 is 0
+    return divergences.mean(1).clamp(min=0)
 
 
 def floored_posterior(log_joint: Tensor, log_floor: float) -> Tensor:

@@ -31,9 +31,14 @@ class Sources:
     """Where the images of one run's evaluation come from; nothing is read before it is needed."""
 
     def __init__(
-        self, config: RunConfig, classes: tuple[str, ...], part: Part = "test", root: Path | None = None
+        self,
+        config: RunConfig,
+        classes: tuple[str, ...],
+        part: Part = "test",
+        root: Path | None = None,
+        skip_bad: bool = False,
     ) -> None:
-        self.config, self.classes, self.part, self.root = config, classes, part, root
+        self.config, self.classes, self.part, self.root, self.skip_bad = config, classes, part, root, skip_bad
 
     def training(self) -> Source:
         return self._own("train", "train", lambda whole: training_images(self.config, whole))
@@ -42,7 +47,7 @@ class Sources:
         """The in-domain images that are scored: the test split, or the images the run held out."""
         if self.part == "held-out":
             return self._own("held-out", "train", lambda whole: held_out_images(self.config, whole))
-        return self._own("test", "test", self._same_classes)
+        return self._own("test", "test", lambda whole: known_images(self.config, whole))
 
     def unknown(self) -> Source:
         """The images of the classes the run was not trained on."""
@@ -66,7 +71,10 @@ class Sources:
         return Source("noise", identity, lambda: noise_set(self._like(), NOISE_IMAGES, NOISE_SEED))
 
     def attacked(self, epsilon: float) -> Source:
-        """The in-domain images after one step of FGSM in pixel units, clipped."""
+        """The in-domain images after one step of FGSM in pixel units, clipped; a step of 0 is no attack."""
+        own = self.own()
+        if epsilon == 0:
+            return own
 
         def attack(model: Model, images: Tensor, labels: Tensor) -> Tensor:
             recipe = self.config.recipe
@@ -76,7 +84,6 @@ class Sources:
 
             return fgsm(log_probabilities, images, labels, epsilon, mean=recipe.mean, std=recipe.std)
 
-        own = self.own()
         return own._replace(name=f"{own.name}-fgsm-{epsilon:g}", identity=f"{own.identity} {epsilon!r}", change=attack)
 
     def foreign_names(self) -> tuple[str, ...]:
@@ -99,20 +106,27 @@ class Sources:
     def _own(self, name: str, split: str, choose: Callable[[ImageSet], ImageSet]) -> Source:
         config = self.config
         identity = f"{config.data} {config.known} {config.held_out} {stamp(config.data, split, self.root)}"
-        return Source(name, identity, lambda: choose(self._load(config.data, split)))
 
-    def _same_classes(self, whole: ImageSet) -> ImageSet:
-        images = known_images(self.config, whole)
-        if images.classes != self.classes:
+        def images() -> ImageSet:
+            whole = self._load(config.data, split)
+            self._check_classes(whole)
+            return choose(whole)
+
+        return Source(name, identity, images)
+
+    def _check_classes(self, whole: ImageSet) -> None:
+        known, names = self.config.known, whole.classes
+        if known is not None:
+            names = tuple(names[label] for label in class_split(known, whole).known)
+        if names != self.classes:
             raise DsuiError(
-                f"the run was trained on {len(self.classes)} classes and {images.name} now has {len(images.classes)}"
-                f"{'' if len(images.classes) != len(self.classes) else ' others'}; restore the data or train anew."
+                f"the run was trained on {len(self.classes)} classes and {whole.name} now has {len(names)}"
+                f"{'' if len(names) != len(self.classes) else ' others'}; restore the data or train anew."
             )
-        return images
 
     def _load(self, name: str, split: str) -> ImageSet:
         if name.startswith(FOLDER):
-            return load(name, split, size=self.config.size, channels=self.config.channels)
+            return load(name, split, size=self.config.size, channels=self.config.channels, skip_bad=self.skip_bad)
         return load(name, split, self.root)
 
     def _like(self) -> MemorySet:

@@ -54,8 +54,7 @@ class Evaluation:
         warn: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
         self.cache, self.sources, self.progress, self.warn = cache, sources, progress, warn
-        self._unfitted = {name.replace("-", "_"): detectors.build(name) for name in detector_names}
-        self._known: dict[str, tuple[StoredOutputs, Scores]] = {}
+        self._unfitted = {name: detectors.build(name) for name in detector_names}
 
     def rows(self, task: str, foreign: Sequence[str] = (), epsilons: Sequence[float] = EPSILONS) -> Iterator[Row]:
         """The results of one task."""
@@ -77,29 +76,31 @@ class Evaluation:
 
     def misclassification(self) -> Iterator[Row]:
         """Accuracy and calibration of each stream, then every score against the predicting stream's errors."""
-        stored, scores = self.scores(self.sources.own())
-        streams = {"logits": "prediction", "class_scores": "density"}
-        labels = stored.map(_labels)
-        for part, stream in streams.items():
-            if getattr(next(stored.chunks()), part) is not None:
-                logits = stored.map(lambda outputs, part=part: getattr(outputs, part).double())  # type: ignore[misc]
-                yield self._row("accuracy", None, stream, calibration_metrics(logits, labels), None, stored)
-        errors = stored.map(lambda outputs: outputs.predictions != _labels(outputs))
+        stored, scores = self._own
+        labels, logits = stored.part("labels"), stored.part("logits")
+        assert labels is not None
+        assert logits is not None
+        for stream, values in {"prediction": logits, "density": stored.part("class_scores")}.items():
+            if values is not None:
+                yield self._row("accuracy", None, stream, calibration_metrics(values, labels), None, stored)
+        errors = (logits.argmax(1) != labels).to(self.cache.device)
         for name, values in scores.items():
             metrics = {**ranking_metrics(values, errors), **selective_metrics(values, errors), "ties": ties(values)}
             yield self._row("misclassification", None, name, metrics, errors, stored)
 
     def scores(self, source: Source) -> tuple[StoredOutputs, Scores]:
-        """Every score of a set's images, computed once."""
-        if source.name not in self._known:
-            stored = self._outputs(source)
-            parts = [self._scored(chunk.to(self.cache.device)) for chunk in stored.chunks()]
-            joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-            self._known[source.name] = stored, joined
-        return self._known[source.name]
+        """Every score of a set's images, chunk by chunk from its outputs."""
+        stored = self._outputs(source)
+        parts = [self._scored(chunk.to(self.cache.device)) for chunk in stored.chunks()]
+        return stored, {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    @cached_property
+    def _own(self) -> tuple[StoredOutputs, Scores]:
+        """Of the in-domain images, which every task compares with."""
+        return self.scores(self.sources.own())
 
     def _against(self, task: str, foreign: str | float, source: Source) -> Iterator[Row]:
-        _, own = self.scores(self.sources.own())
+        _, own = self._own
         stored, theirs = self.scores(source)
         if task == "ood":
             self._warn_of_overlap(source.name, stored)
@@ -130,12 +131,17 @@ class Evaluation:
         if not self._unfitted:
             return {}
         step = -(-self._training.count // FIT_IMAGES)
-        parts = [chunk.select(torch.arange(0, len(chunk), step)) for chunk in self._training.chunks()]
+        parts = [_what_detectors_read(chunk, step) for chunk in self._training.chunks()]
         training = Outputs.concatenated(parts).to(self.cache.device)
-        usable = {name.replace("-", "_") for name in detectors.usable(training)}
-        for name in self._unfitted.keys() - usable:
-            self.warn(f"{self.cache.facts.config.method} has no linear last layer, which {name} needs; left out.")
-        return {name: detector.fit(training) for name, detector in self._unfitted.items() if name in usable}
+        usable = detectors.usable(training)
+        for name in self._unfitted:
+            if name not in usable:
+                self.warn(f"{self.cache.facts.config.method} has no linear last layer, which {name} needs; left out.")
+        return {
+            name.replace("-", "_"): detector.fit(training)
+            for name, detector in self._unfitted.items()
+            if name in usable
+        }
 
     def _warn_of_overlap(self, name: str, stored: StoredOutputs) -> None:
         empty = torch.zeros(0, 1, 1, 1, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64)
@@ -184,6 +190,7 @@ class Evaluation:
         return commit()
 
 
-def _labels(outputs: Outputs) -> Tensor:
-    assert outputs.labels is not None
-    return outputs.labels
+def _what_detectors_read(outputs: Outputs, step: int) -> Outputs:
+    """Every `step`-th image, without what sampling methods add."""
+    read = Outputs(outputs.features, outputs.logits, outputs.labels, weight=outputs.weight, bias=outputs.bias)
+    return read.select(torch.arange(0, len(read), step))

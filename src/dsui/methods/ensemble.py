@@ -9,7 +9,6 @@ one of their own, its mean is added, which by the chain rule gives that of membe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from itertools import chain, tee
 from typing import Any, cast
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from dsui.checks import check_at_least
 from dsui.errors import DsuiError
 from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.scores import log_mean_exp, mutual_information
 from dsui.methods.method import Method, Turn
 from dsui.training.recipe import Recipe
 
@@ -141,18 +141,6 @@ class Ensemble(Method):
     def log_row(self) -> dict[str, object]:
         rows = [each.log_row() for each in self._each]
         return {"members": rows} if any(rows) else {}
-
-
-def log_mean_exp(values: Tensor) -> Tensor:
-    """ln 1/T sum_t exp(values_t). [B, T, C] -> [B, C]"""
-    return values.logsumexp(1) - math.log(values.shape[1])
-
-
-def mutual_information(samples: Tensor) -> Tensor:
-    """1/T sum_t KL(p_t | mean p) of log-probabilities, in float64. [B, T, C] -> [B]"""
-    samples = samples.double()
-    divergences = (samples.exp() * (samples - log_mean_exp(samples).unsqueeze(1))).sum(2)
-    return divergences.mean(1).clamp(min=0)
 
 
 def _stacked(parts: Sequence[Outputs], name: str) -> Tensor | None:

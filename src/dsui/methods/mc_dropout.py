@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from dsui.checks import check_at_least
 from dsui.errors import DsuiError
 from dsui.evaluation.outputs import Outputs
-from dsui.methods.ensemble import log_mean_exp, mutual_information
+from dsui.evaluation.scores import log_mean_exp, mutual_information
 from dsui.methods.msp import MaxSoftmax
 from dsui.training.recipe import Recipe
 

@@ -54,16 +54,17 @@ class VariationalLinear(nn.Linear):
             self._drawn = tuple(mean + std * torch.randn_like(std) for mean, std in self.posteriors())
             return F.linear(x, *self._drawn)
         (weight, weight_std), (bias, bias_std) = self.posteriors()
-        mean = F.linear(x, weight, bias).float()
+        mean = F.linear(x, weight, bias)
         variance = F.linear(x.float().square(), weight_std.square(), bias_std.square()).float()
-        return mean + variance.sqrt() * torch.randn_like(mean)  # in float32 even where autocast lowers the products
+        return mean + variance.sqrt() * torch.randn_like(variance)  # in float32 even where autocast lowers the products
 
     def posteriors(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """Mean and deviation of the weights, then of the biases."""
         return (self.weight, deviation(self.weight_rho)), (self.bias, deviation(self.bias_rho))
 
     def divergence(self) -> Tensor:
-        """KL(q | P), from the mixture as estimated at the weights that the last call in training mode has drawn."""
+        """KL(q | P), from the mixture as estimated at the weights of the last call in training mode; these it forgets,
+        so that the layer can be copied."""
         if self.prior == "gaussian":
             return torch.stack([gaussian_divergence(*posterior) for posterior in self.posteriors()]).sum()
         if self._drawn is None:

@@ -133,6 +133,7 @@ class Trainer:
         """Put averaged weights in place and estimate batch-norm statistics anew for them."""
         if self.average is not None and self.average.state_dict()["updates"] > 0:
             self.average.copy_to(self.method)
+            torch.manual_seed(mixed(self.config.seed) >> 1)  # layers that draw do so alike after a resume
             reestimate(self.method, (images for images, _ in self._inputs(self.recipe.epochs)))
         self.method.eval()
 

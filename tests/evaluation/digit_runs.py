@@ -1,0 +1,70 @@
+"""Runs of two epochs on the embedded digits, trained once for all tests that only read them."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from dsui.data.registry import load
+from dsui.evaluation.cache import OutputCache
+from dsui.evaluation.model import run_facts
+from dsui.evaluation.sources import Part, Sources
+from dsui.evaluation.tasks import Evaluation
+from dsui.training.config import RunConfig
+from dsui.training.distributed import World
+from dsui.training.images import training_images
+from dsui.training.loop import fit
+from dsui.training.recipe_file import load_recipe, method_options
+
+CPU = torch.device("cpu")
+
+
+class Silent:
+    def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
+
+    def epoch(self, row: dict[str, object]) -> None: ...
+
+
+def digit_config(
+    method: str = "msp", seed: int = 0, known: str | None = None, held_out: float = 0.0, **settings: object
+) -> RunConfig:
+    overrides, options = method_options(method, {"epochs": 2, **settings})
+    recipe = load_recipe("demo", "digits", overrides)
+    return RunConfig("digits", "small", method, seed, 8, 1, recipe, options, None, known, held_out)
+
+
+def train(out: Path, config: RunConfig) -> Path:
+    fit(config, training_images(config, load("digits", "train")), out, CPU, World(), Silent())
+    return out
+
+
+@cache
+def _shelf() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="digit-runs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@cache
+def run(
+    method: str = "msp", seed: int = 0, known: str | None = None, held_out: float = 0.0, **settings: object
+) -> Path:
+    """The folder of a trained run, which no test may change; copy it with `own_copy` to do so."""
+    config = digit_config(method, seed, known, held_out, **settings)
+    return train(_shelf() / str(run.cache_info().misses), config)
+
+
+def own_copy(original: Path, to: Path) -> Path:
+    return Path(shutil.copytree(original, to))
+
+
+def evaluation(path: Path, part: Part = "test", method: str | None = None, **settings: object) -> Evaluation:
+    """Without a cache on disk but the run's own."""
+    facts = run_facts(path, method)
+    sources = Sources(facts.config, facts.classes, part)
+    return Evaluation(OutputCache(facts, CPU), sources, **settings)  # type: ignore[arg-type]
