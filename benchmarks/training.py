@@ -155,11 +155,12 @@ def kernel_table(trainer: Trainer, steps: Iterator[None], total: float) -> list[
         kind = next((kind for kind, signs in KINDS.items() if any(sign in name for sign in signs)), "other")
         spent[kind] += event.self_device_time_total / 5000
         launches[kind] += event.count // 5
-    flops = step_flops(trainer)
+    flops, limit = step_flops(trainer), card_limit(trainer.device)
     return [
         "",
-        f"Where a captured step of {trainer.config.backbone} spends its {total:.2f} ms (profiled; {flops / 1e9:,.0f} "
-        f"GFLOP of products and convolutions, {flops / total / 1e9:.0f} TFLOP/s):",
+        f"Where a captured step of {trainer.config.backbone} spends its {total:.2f} ms (profiled). Its products and "
+        f"convolutions, {flops / 1e9:,.0f} GFLOP, run at {flops / total / 1e9:.0f} TFLOP/s over the whole step, "
+        f"{100 * flops / total / 1e9 / limit:.0f} % of the {limit:.0f} that one large bfloat16 product reaches here:",
         "",
         "| kernels | launches | ms | share |",
         "|---|---:|---:|---:|",
@@ -178,6 +179,19 @@ def step_flops(trainer: Trainer) -> float:
         output = trainer.method(images)
         trainer.method.loss(output, torch.zeros(BATCH, dtype=torch.int64, device=trainer.device)).backward()
     return float(counter.get_total_flops())
+
+
+def card_limit(device: torch.device, side: int = 8192) -> float:
+    """TFLOP/s of one large bfloat16 product."""
+    left, right = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
+    for _ in range(3):
+        left @ right
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(20):
+        left @ right
+    torch.cuda.synchronize()
+    return 20 * 2 * side**3 / (time.perf_counter() - start) / 1e12
 
 
 def compare(

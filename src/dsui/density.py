@@ -68,16 +68,16 @@ def gaussian_log_prob(
     return log_prob.to(result).view(features.shape[0], *means.shape[:-1])
 
 
-@fused
 def mixture_log_prob(component_log_prob: Tensor, log_weights: Tensor, temperature: Tensor | None = None) -> Tensor:
     """logsumexp_j (ln eta_ij + ln N_ij / tau) over the last dimension: [B, C, K], [C, K] -> [B, C].
 
     Without a temperature this is the log-density of a mixture. With tau > 1 it is a score, not a normalised
     density: components are flattened before they are summed, weights are not.
     """
-    if temperature is not None:
-        component_log_prob = component_log_prob / temperature
-    return torch.logsumexp(log_weights + component_log_prob, dim=-1)
+    result: Tensor = _MixtureLogProb.apply(  # type: ignore[no-untyped-call]
+        component_log_prob, log_weights, temperature
+    )
+    return result
 
 
 @fused
@@ -86,10 +86,10 @@ def mixture_mean(means: Tensor, weights: Tensor) -> Tensor:
     return (weights[..., None] * means).sum(1)
 
 
-@fused
 def divergence_from_standard_normal(means: Tensor, log_variances: Tensor) -> Tensor:
     """KL[N(a, diag b) || N(0, I)] = 1/2 sum_m (b + a^2 - ln b - 1): [..., M] -> [...]."""
-    return 0.5 * (log_variances.exp() + means.square() - log_variances - 1).sum(-1)
+    result: Tensor = _Divergence.apply(means, log_variances)  # type: ignore[no-untyped-call]
+    return result
 
 
 @uncompiled
@@ -151,6 +151,52 @@ class _Product(torch.autograd.Function):
                 grad @ right if ctx.needs_input_grad[0] else None,
                 grad.T @ left if ctx.needs_input_grad[1] else None,
             )
+
+
+class _MixtureLogProb(torch.autograd.Function):
+    """Written out for the number of its operations: at ten classes each costs as much as the arithmetic in it."""
+
+    @staticmethod
+    def forward(ctx: Any, components: Tensor, log_weights: Tensor, temperature: Tensor | None) -> Tensor:
+        joint = log_weights + components if temperature is None else log_weights + components / temperature
+        largest = joint.amax(-1, keepdim=True).clamp_(min=torch.finfo(joint.dtype).min)  # -inf - -inf is nan
+        shares = joint.sub_(largest).exp_()
+        total = shares.sum(-1, keepdim=True)
+        ctx.save_for_backward(shares, total, temperature)
+        return total.log().add_(largest).squeeze(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        shares, total, temperature = ctx.saved_tensors
+        d_joint = shares * (grad[..., None] / total)
+        d_weights = d_joint.sum(0) if ctx.needs_input_grad[1] else None
+        return d_joint if temperature is None else d_joint / temperature, d_weights, None
+
+
+class _Divergence(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, means: Tensor, log_variances: Tensor) -> Tensor:
+        ctx.save_for_backward(means, log_variances)
+        return _divergence_sums(means, log_variances).sub_(means.shape[-1]).mul_(0.5)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """d a = a,  d ln b = (b - 1) / 2."""
+        means, log_variances = ctx.saved_tensors
+        return _divergence_gradients(means, log_variances, grad[..., None])
+
+
+@fused
+def _divergence_sums(means: Tensor, log_variances: Tensor) -> Tensor:
+    return torch.addcmul(log_variances.exp(), means, means).sub(log_variances).sum(-1)
+
+
+@fused
+def _divergence_gradients(means: Tensor, log_variances: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    half = 0.5 * grad
+    return grad * means, torch.addcmul(-half, half, log_variances.exp())
 
 
 class _GaussianLogProb(torch.autograd.Function):

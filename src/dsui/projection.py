@@ -77,8 +77,8 @@ class _Sphere(torch.autograd.Function):
         z, shrink, norm = ctx.saved_tensors
         d_h = None
         if d_z is not None:
-            along = torch.linalg.vecdot(z, d_z)[:, None] / z.shape[1]
-            d_h = shrink * torch.addcmul(d_z, z, along, value=-1)
+            along = torch.linalg.vecdot(z, d_z)[:, None]
+            d_h = shrink * torch.addcmul(d_z, z, along, value=-1 / z.shape[1])
         if d_norm is not None:
             unit = z / (shrink * norm[:, None]).clamp(min=torch.finfo(z.dtype).tiny)
             d_h = d_norm[:, None] * unit if d_h is None else torch.addcmul(d_h, d_norm[:, None], unit)

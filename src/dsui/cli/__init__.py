@@ -13,6 +13,7 @@ from dsui.cli.compare import compare
 from dsui.cli.data import data_app
 from dsui.cli.demo import demo
 from dsui.cli.evaluate import evaluate
+from dsui.cli.reproduce import reproduce
 from dsui.cli.train import train
 from dsui.errors import DsuiError
 
@@ -25,6 +26,7 @@ app.command()(demo)
 app.command()(train)
 app.command()(evaluate)
 app.command()(compare)
+app.command()(reproduce)
 app.add_typer(data_app, name="data")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.console import Console
 from dsui.cli.choice import chosen
 from dsui.cli.formats import Format, formatted
 from dsui.errors import DsuiError
-from dsui.evaluation.published import published
+from dsui.evaluation.published import PublishedRow, published
 from dsui.evaluation.results import Row, read
 from dsui.report.comparison import Figure, available
 from dsui.report.comparison import compare as comparison
@@ -19,6 +20,9 @@ from dsui.training.run_folder import RESULTS
 
 METRICS = "accuracy,auroc,aupr,aurc"
 SCORES = "max_probability,entropy,uncertainty,prediction"
+NOTES = 5
+"""Most lines of results files that are named because they cannot be used."""
+AnyRow = TypeVar("AnyRow", Row, PublishedRow)
 
 
 def compare(
@@ -40,7 +44,7 @@ def compare(
     Example: dsui compare runs/* --task misclassification --score max_probability
     """
     rows = _rows(runs or [], results)
-    printed = published() if quoted else ()
+    printed = [_with_stream(row) for row in published()] if quoted else []
     figures = available(rows, printed)
     for kind, text, known in (
         ("data set", data, [figure.data for figure in figures]),
@@ -75,11 +79,17 @@ def _rows(runs: list[Path], results: Path | None) -> list[Row]:
         where = "name evaluated runs" if results is None else f"{results} holds no .jsonl file; name evaluated runs"
         raise DsuiError(f"{where}, or a file or folder of results with --results.")
     rows, problems = read(paths)
-    for sentence in problems:
+    more = [f"{len(problems) - NOTES} more lines cannot be used."] if len(problems) > NOTES else []
+    for sentence in [*problems[:NOTES], *more]:
         Console(stderr=True, highlight=False).print(f"Note: {sentence}", soft_wrap=True, markup=False)
     if not rows:
         raise DsuiError("there are no results to compare; run `dsui evaluate` first.")
-    return rows
+    return [_with_stream(row) for row in rows]
+
+
+def _with_stream(row: AnyRow) -> AnyRow:
+    """The paper, and rows of before there were two streams, do not say that accuracy is that of the prediction."""
+    return replace(row, score="prediction") if row.task == "accuracy" and row.score is None else row
 
 
 def _belongs(figure: Figure) -> bool:

@@ -16,11 +16,19 @@ def stamp(name: str, split: str, root: Path | None = None) -> str:
     A set that comes inside a package has one stamp for ever. Content that is replaced without a new time or size goes
     unnoticed.
     """
-    digest = hashlib.sha256(f"{name}\n{split}\n".encode())
+    digest = hashlib.sha256(os.fsencode(f"{name}\n{split}\n"))
     for path in sorted(_files(name, split, root or default_root())):
-        facts = path.stat() if path.exists() else None  # a link may lead nowhere
-        digest.update(f"{path}\n{facts and (facts.st_size, facts.st_mtime_ns)}\n".encode(errors="surrogateescape"))
+        digest.update(os.fsencode(f"{path}\n{_facts(path)}\n"))
     return digest.hexdigest()[:16]
+
+
+def _facts(path: Path) -> tuple[int, int] | None:
+    """Size and time of change; None of a link that leads nowhere."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def _files(name: str, split: str, root: Path) -> Iterator[Path]:
@@ -45,6 +53,5 @@ def _below(path: Path) -> Iterator[Path]:
     for folder, below, names in os.walk(path, followlinks=True):
         known = os.path.realpath(folder) in seen
         seen.add(os.path.realpath(folder))
-        if known:
-            below.clear()
+        below[:] = [] if known else sorted(below)
         yield from (Path(folder, name).absolute() for name in (["."] if known else names))

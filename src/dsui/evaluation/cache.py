@@ -156,7 +156,7 @@ class OutputCache:
             parts, times = zip(*batches, strict=True)
             seconds += sum(times)
             path = self.folder / f"{stem}-{len(paths):05d}.safetensors"
-            own = {"chunk": str(len(paths)), "seconds": f"{seconds:.4f}"}
+            own = {"chunk": str(len(paths)), "seconds": repr(seconds)}
             try:
                 save_weights(path, Outputs.concatenated(parts).tensors(), facts | own)
             except RunError as error:

@@ -57,7 +57,7 @@ def run_facts(run: Path, method: str | None = None) -> RunFacts:
         classes = tuple(str(name) for name in json.loads(metadata["classes"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunError(f"{path} was not written by `dsui train` of this version; train the run anew.") from error
-    if method is not None:
+    if method is not None and method != config.method:
         find(method)
         config = replace(config, method=method, options={})
     return RunFacts(run, config, classes)

@@ -8,7 +8,7 @@ m and s its mean and deviation over training images,
 
     u = ln(1 - max p) + softplus(-(S - (m - 3 s)) / s)
 
-so that S speaks only where it is unusually low.
+so that S speaks only where it is unusually low. Where there is no S it is ln(1 - max p).
 """
 
 from __future__ import annotations
@@ -105,11 +105,14 @@ class Reference(NamedTuple):
 
 
 SECONDARY: dict[str, Callable[[Outputs], Tensor | None]] = {
-    "energy": lambda outputs: energy(outputs.logits),
+    "energy": lambda outputs: energy(outputs.logits) if outputs.samples is None else None,
     "log_density": lambda outputs: None if outputs.log_joint is None else log_density(outputs.log_joint),
     "norm": lambda outputs: None if outputs.norm is None else -outputs.norm.double(),
 }
-"""Uncertainties that ask whether an image is foreign, by name; None where a model does not have one."""
+"""Uncertainties that ask whether an image is foreign, by name; None where a model does not have one.
+
+The logits of a method that samples are log-probabilities, whose energy is 0 up to rounding.
+"""
 RECOMMENDED = "energy"
 
 
@@ -149,5 +152,5 @@ def all_scores(outputs: Outputs, training: Reference) -> dict[str, Tensor]:
         if values is not None and name in training.moments:
             found[name] = values
             found[f"sirc_{name}"] = sirc(logits, values, *training.moments[name])
-    found["uncertainty"] = found[f"sirc_{RECOMMENDED}"]
+    found["uncertainty"] = found.get(f"sirc_{RECOMMENDED}", found["max_probability"])
     return found

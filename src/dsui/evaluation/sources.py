@@ -39,6 +39,7 @@ class Sources:
         skip_bad: bool = False,
     ) -> None:
         self.config, self.classes, self.part, self.root, self.skip_bad = config, classes, part, root, skip_bad
+        self._stamps: dict[tuple[str, str], str] = {}
 
     def training(self) -> Source:
         return self._own("train", "train", lambda whole: training_images(self.config, whole))
@@ -62,7 +63,7 @@ class Sources:
             raise DataError(f"{name} is the run's own data set; name another one as foreign.")
         return Source(
             name,
-            f"{stamp(name, 'test', self.root)} {self._shape}",
+            f"{self._stamp(name, 'test')} {self._shape}",
             lambda: as_foreign(self._load(name, "test"), self._like()),
         )
 
@@ -105,7 +106,7 @@ class Sources:
 
     def _own(self, name: str, split: str, choose: Callable[[ImageSet], ImageSet]) -> Source:
         config = self.config
-        identity = f"{config.data} {config.known} {config.held_out} {stamp(config.data, split, self.root)}"
+        identity = f"{config.data} {config.known} {config.held_out} {self._stamp(config.data, split)}"
 
         def images() -> ImageSet:
             whole = self._load(config.data, split)
@@ -113,6 +114,12 @@ class Sources:
             return choose(whole)
 
         return Source(name, identity, images)
+
+    def _stamp(self, name: str, split: str) -> str:
+        """Taken once, since a large set has many files."""
+        if (name, split) not in self._stamps:
+            self._stamps[name, split] = stamp(name, split, self.root)
+        return self._stamps[name, split]
 
     def _check_classes(self, whole: ImageSet) -> None:
         known, names = self.config.known, whole.classes

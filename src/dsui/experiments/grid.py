@@ -26,7 +26,7 @@ from difflib import get_close_matches
 from importlib import resources
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -65,6 +65,9 @@ TOP = ("title", "runs", "table", "figure", "published", "reference")
 BLOCK = ("task", "metrics", "scores")
 
 
+T = TypeVar("T", str, int, float)
+
+
 class GridError(DsuiError):
     """A grid cannot be found, read or used; the sentence names the key and what is expected."""
 
@@ -73,8 +76,8 @@ class GridError(DsuiError):
 class Cell:
     """One run predicting with one method: `predictor`, by default the method it was trained with.
 
-    `label` names its line of the table, `settings` what `set` changed. `figure` is "distributions" or "embedding" where
-    a figure needs more of the run than its results rows.
+    `label` names its line of the table, `settings` what `set` changed in the recipe or told the method. `figure` is
+    "distributions" or "embedding" where a figure needs more of the run than its results rows.
     """
 
     config: RunConfig
@@ -162,7 +165,9 @@ def load_grid(name: str) -> Grid:
         try:
             text = Path(name).expanduser().read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise GridError(f"cannot read the grid {name}: {getattr(error, 'strerror', 'it is no UTF-8 text')}.") from error
+            raise GridError(
+                f"cannot read the grid {name}: {getattr(error, 'strerror', 'it is no UTF-8 text')}."
+            ) from error
         return parsed(text, Path(name).stem)
     _check("grid", name, names(), "there is no")
     text = (resources.files("dsui.experiments") / "grids" / f"{name}.yaml").read_text(encoding="utf-8")
@@ -220,8 +225,13 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
         for settings in _settings(values["set"], where):
             overrides, options = method_options(method, settings)
             trained = load_recipe(recipe, data, overrides)
+            plain = load_recipe(recipe, data) if overrides else trained
+            differing = [key for key in overrides if getattr(trained, key) != getattr(plain, key)]
+            changed = ", ".join(f"{key}={settings[key]}" for key in sorted([*differing, *options]))
             for outliers, split, held_out in product(
-                _tuple(values["outliers"], str, where) or (None,), known or (None,), _tuple(values["held_out"], float, where)
+                _tuple(values["outliers"], str, where) or (None,),
+                known or (None,),
+                _tuple(values["held_out"], float, where),
             ):
                 _check_outliers(method, outliers, where)
                 channels, size = _shape(data)[:2]
@@ -236,7 +246,7 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
                         config=replace(config, seed=seed),
                         predictor=predictor,
                         label=_label(values["label"], {**settings, "method": predictor}, where),
-                        settings=", ".join(f"{key}={value}" for key, value in settings.items()),
+                        settings=changed,
                         tasks=tasks,
                         foreign=foreign,
                         epsilons=epsilons if "fgsm" in tasks else (),
@@ -346,8 +356,8 @@ def _list(value: Any) -> list[Any]:
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
-def _tuple[T: (str, int, float)](value: object, kind: type[T], where: str) -> tuple[T, ...]:
-    """One value or a list of them; an integer is a number, and 08 a text."""
+def _tuple(value: object, kind: type[T], where: str) -> tuple[T, ...]:
+    """One value or a list of them."""
     items = _list(value)
     for item in items:
         if isinstance(item, bool) or not isinstance(item, (int, float) if kind is float else kind):

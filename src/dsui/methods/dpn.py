@@ -30,9 +30,10 @@ from dsui.methods.msp import MaxSoftmax
 from dsui.training.recipe import Recipe
 
 SMALLEST, LARGEST = 1e-2, 10.0
-"""In the loss alpha lies between SMALLEST and LARGEST times the largest target, which holds every alpha that is best for
-some distribution of labels. The gradient by y grows as 1 / alpha in one divergence and as alpha in the other; beyond the
-bounds it stays what it is there: it neither dies nor, for one badly wrong image, drowns a batch."""
+"""In the loss alpha lies between SMALLEST and LARGEST times the largest target; the alpha that is best for an image,
+however its labels are distributed, lies well within. By y, the gradient of one divergence grows as 1 / alpha, that of
+the other as alpha; beyond the bounds it stays what it is there, so that it neither dies nor lets one badly wrong image
+drown the others."""
 
 
 class PriorNetwork(MaxSoftmax):

@@ -28,6 +28,7 @@ from dsui.backbones.resnet import STAGES
 from dsui.backbones.sde import WIDTH, Diffusion, Drift, Pooling, linear, resnet18_stem, small_stem
 from dsui.checks import check_at_least
 from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.scores import log_mean_exp, mutual_information
 from dsui.methods.method import Method, Turn
 from dsui.training.recipe import Recipe
 
@@ -37,7 +38,7 @@ FOREIGN_NOISE = 2.0
 """Standard deviation of what makes a training image foreign, for pixels in [0, 1]."""
 DIFFUSION_RATES = {"sgd": 0.05, "adam": 1.0}
 """Of g beside the recipe's rate. The published 0.005 / 0.1 is that of SGD; Adam's steps do not grow with the gradient,
-and a twentieth of them leaves g near the half where it starts."""
+and at a twentieth of them g stays near the half where it starts for hundreds of steps."""
 
 
 class SDENet(Method):
@@ -108,20 +109,14 @@ class SDENet(Method):
         return output
 
     def predict(self, images: Tensor) -> Outputs:
-        """The features are their mean over the draws, whose logits W z + b are the mean of the draws' logits."""
+        """The features are their mean over the draws, so that W z + b of them is the mean of the draws' logits. What is
+        predicted is the mean of their probabilities instead: no last layer gives its logits."""
         h = self.stem(images).float()
         g = self.diffusion(h).double().sigmoid()
-        features = torch.stack([self._features(h, g.float(), self.test_sigma) for _ in range(self.passes)])
-        samples = self.output(features).double().log_softmax(2).transpose(0, 1)
-        mean = samples.logsumexp(1) - math.log(self.passes)
-        return Outputs(
-            features.mean(0),
-            mean,
-            samples=samples,
-            own={"diffusion": g, "mutual_information": _entropy(mean) - _entropy(samples).mean(1)},
-            weight=self.output.weight,
-            bias=self.output.bias,
-        )
+        features = torch.stack([self._features(h, g.float(), self.test_sigma) for _ in range(self.passes)], 1)
+        samples = self.output(features).double().log_softmax(2)
+        own = {"diffusion": g, "mutual_information": mutual_information(samples)}
+        return Outputs(features.mean(1), log_mean_exp(samples), samples=samples.float(), own=own)
 
     def _features(self, h: Tensor, g: Tensor, sigma: float) -> Tensor:
         """What the last layer reads after one draw from h_0."""
@@ -153,8 +148,3 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
         yield
     finally:
         module.train(training)
-
-
-def _entropy(log_p: Tensor) -> Tensor:
-    """Over the last dimension."""
-    return -(log_p.exp() * log_p).sum(-1)

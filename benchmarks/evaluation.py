@@ -1,0 +1,232 @@
+"""Time to evaluate post-hoc detectors: dsui's one pass and cached outputs against a network run for each of them.
+
+    python benchmarks/evaluation.py [--out benchmarks/evaluation-cpu.md]
+
+The loop fits and asks one detector after the other, as libraries do whose detectors wrap a model: each one that is
+fitted runs the network over the training images, and each one runs it over the in-domain images and every foreign set.
+dsui runs it once over each set, writes the outputs to disk, and computes every score from there. Both use the same
+network, batches, detectors and metrics, with images on the device; dsui's time includes its own scores, which the loop
+does not compute. Untrained weights and random images, since only time is measured: ResNet18 and 3x32x32 on a GPU, the
+small net and 1x28x28 on a CPU. Medians of interleaved repeats, all in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dsui.data.dataset import MemorySet
+from dsui.data.pipeline import ResidentSource, plain_batches
+from dsui.detectors import registry
+from dsui.evaluation.cache import BATCH, OutputCache, Source
+from dsui.evaluation.metrics import ranking_metrics, ties
+from dsui.evaluation.model import Model, RunFacts, load_model, run_facts
+from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.sources import Sources
+from dsui.evaluation.tasks import Evaluation
+from dsui.methods.registry import build
+from dsui.training.config import RunConfig
+from dsui.training.recipe_file import load_recipe
+from dsui.training.run_folder import WEIGHTS
+from dsui.training.weights import save_weights
+
+CLASSES, FOREIGN, REPEATS = 10, ("first", "second", "third"), 3
+Figures = dict[tuple[str, str], float]
+"""AUROC by detector and foreign set."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    backbone: str
+    recipe: str
+    shape: tuple[int, int, int]
+    training: int
+    test: int
+
+
+SETTINGS = {
+    "cuda": Setting("resnet18", "modern", (3, 32, 32), 50_000, 10_000),
+    "cpu": Setting("small", "demo", (1, 28, 28), 2_000, 1_000),
+}
+
+
+class Timing(NamedTuple):
+    images: int
+    """That went through the network."""
+    seconds: float
+    figures: Figures
+
+
+class RandomSources(Sources):
+    """Sets of random images in memory, in the place of a run's data."""
+
+    def __init__(self, facts: RunFacts, sets: dict[str, MemorySet]) -> None:
+        super().__init__(facts.config, facts.classes)
+        self.sets = sets
+
+    def training(self) -> Source:
+        return Source("train", "random", lambda: self.sets["train"])
+
+    def own(self) -> Source:
+        return Source("test", "random", lambda: self.sets["test"])
+
+    def foreign(self, name: str) -> Source:
+        return Source(name, "random", lambda: self.sets[name])
+
+
+def random_sets(setting: Setting) -> dict[str, MemorySet]:
+    generator = torch.Generator().manual_seed(0)
+    sizes = {"train": setting.training} | dict.fromkeys(("test", *FOREIGN), setting.test)
+    names = tuple(f"class {label}" for label in range(CLASSES))
+    return {
+        name: MemorySet(
+            name,
+            names,
+            torch.randint(0, 256, (count, *setting.shape), dtype=torch.uint8, generator=generator),
+            torch.arange(count) % CLASSES,
+        )
+        for name, count in sizes.items()
+    }
+
+
+def untrained_run(folder: Path, setting: Setting) -> RunFacts:
+    """A run's folder as training would leave it."""
+    recipe = load_recipe(setting.recipe, "cifar10")
+    channels, size, _ = setting.shape
+    config = RunConfig("random", setting.backbone, "msp", 0, size, channels, recipe)
+    torch.manual_seed(0)
+    method = build("msp", setting.backbone, channels, CLASSES, recipe)
+    metadata = {"config": json.dumps(config.mapping()), "classes": json.dumps([str(each) for each in range(CLASSES)])}
+    save_weights(folder / WEIGHTS, method.state_dict(), metadata)
+    return run_facts(folder)
+
+
+@torch.no_grad()
+def through_network(model: Model, source: ResidentSource) -> Outputs:
+    parts = []
+    for batch in source.stream(plain_batches(len(source.labels), BATCH)):
+        inputs = model.transform.plain(batch.images)
+        if model.device.type == "cuda":
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        outputs = model.method.predict(inputs)
+        parts.append(Outputs.of({**outputs.tensors(), "labels": batch.labels}))
+    return Outputs.concatenated(parts)
+
+
+def metrics_of(own: Tensor, foreign: Tensor) -> dict[str, float]:
+    joined = torch.cat([own, foreign])
+    positive = torch.arange(len(joined), device=joined.device) >= len(own)
+    return {**ranking_metrics(joined, positive), "ties": ties(joined)}
+
+
+def loop(model: Model, sets: dict[str, MemorySet]) -> Timing:
+    """One detector after the other, each with its own passes."""
+    sources = {name: ResidentSource(images, model.device) for name, images in sets.items()}
+    seen, figures = 0, {}
+    synchronise(model.device)
+    began = time.perf_counter()
+    for name in registry.names():
+        detector = registry.build(name)
+        if detector.needs_fit:
+            detector.fit(through_network(model, sources["train"]))
+            seen += len(sets["train"].labels)
+        own = detector.score(through_network(model, sources["test"]))
+        for foreign in FOREIGN:
+            theirs = detector.score(through_network(model, sources[foreign]))
+            figures[name, foreign] = metrics_of(own, theirs)["auroc"]
+        seen += (1 + len(FOREIGN)) * len(own)
+    synchronise(model.device)
+    return Timing(seen, time.perf_counter() - began, figures)
+
+
+def dsui(facts: RunFacts, sets: dict[str, MemorySet], device: torch.device, detectors: tuple[str, ...]) -> Timing:
+    """What `dsui evaluate --tasks ood --detectors all` does, from a cache that may be empty or full."""
+    seen = 0
+
+    def count(_name: str, done: int, total: int) -> None:
+        nonlocal seen
+        seen += total if done == total else 0
+
+    synchronise(device)
+    began = time.perf_counter()
+    with OutputCache(facts, device) as cache:
+        asked = Evaluation(cache, RandomSources(facts, sets), detectors, count)
+        rows = list(asked.rows("ood", FOREIGN))
+    synchronise(device)
+    seconds = time.perf_counter() - began
+    return Timing(seen, seconds, {(str(row.score), str(row.foreign)): row.metrics["auroc"] for row in rows})
+
+
+def synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def disagreement(found: Figures, expected: Figures) -> float:
+    """The largest difference of an AUROC."""
+    return max(abs(found[name.replace("-", "_"), foreign] - value) for (name, foreign), value in expected.items())
+
+
+def report() -> str:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    setting = SETTINGS[device.type]
+    sets = random_sets(setting)
+    again = "network again for each detector and set"
+    once, cached, scores = "dsui, one pass", "dsui again, from the cache", "dsui's own scores alone, from the cache"
+    timings: dict[str, list[Timing]] = {again: [], once: [], cached: [], scores: []}
+    for repeat in range(REPEATS + 1):  # the first one warms up
+        with tempfile.TemporaryDirectory() as folder:
+            facts = untrained_run(Path(folder), setting)
+            found = {
+                again: loop(load_model(facts, device), sets),
+                once: dsui(facts, sets, device, registry.names()),
+                cached: dsui(facts, sets, device, registry.names()),
+                scores: dsui(facts, sets, device, ()),
+            }
+        for name, timing in found.items() if repeat else ():
+            timings[name].append(timing)
+    apart = disagreement(timings[once][0].figures, timings[again][0].figures)
+    medians = {name: statistics.median(each.seconds for each in found) for name, found in timings.items()}
+    machine = torch.cuda.get_device_name(0) if device.type == "cuda" else platform.machine()
+    shape = "x".join(map(str, setting.shape))
+    busy = f", load average {os.getloadavg()[0]:.1f} at the end" if hasattr(os, "getloadavg") else ""
+    lines = [
+        f"# Evaluating {len(registry.names())} detectors: {machine}, {os.cpu_count()} processors",
+        "",
+        f"torch {torch.__version__}, threads: {torch.get_num_threads()}{busy}; {setting.backbone}, "
+        f"{setting.training:,} training images and {1 + len(FOREIGN)} sets of {setting.test:,} images of {shape}, "
+        f"batches of {BATCH}; median of {REPEATS} interleaved repeats. AUROCs of the two ways differ by at most "
+        f"{apart:.1e}. Generated by `python benchmarks/evaluation.py`.",
+        "",
+        "| way | images through the network | seconds | times as fast |",
+        "|---|---:|---:|---:|",
+    ]
+    for name, seconds in medians.items():
+        ratio = "" if name == scores else f"{medians[again] / seconds:.1f}"
+        lines.append(f"| {name} | {timings[name][0].images:,} | {seconds:.2f} | {ratio} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="write the table to this file")
+    options = parser.parse_args()
+    text = report()
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

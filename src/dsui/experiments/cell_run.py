@@ -1,0 +1,64 @@
+"""One cell of a study from data to results: train its run, or go on with it, then evaluate it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from dsui.data.registry import load
+from dsui.evaluation.cache import OutputCache
+from dsui.evaluation.model import run_facts
+from dsui.evaluation.results import Row
+from dsui.evaluation.sources import Sources
+from dsui.evaluation.tasks import Evaluation, Progress
+from dsui.experiments.figure_points import distributions, embedding
+from dsui.experiments.grid import Cell
+from dsui.training.distributed import World
+from dsui.training.images import training_images
+from dsui.training.loop import Reporter, fit
+from dsui.training.run_folder import CONFIG, WEIGHTS
+
+
+class Outcome(NamedTuple):
+    """Results rows, and what a figure needs beside them."""
+
+    rows: list[Row]
+    points: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Under which cells run: where data lie, on which device, whether outputs stay on disk, and who is told."""
+
+    root: Path | None
+    device: torch.device
+    keep_outputs: bool
+    reporter: Reporter
+    images: Progress = lambda _name, _done, _total: None
+    warn: Callable[[str], None] = lambda _sentence: None
+
+
+def train(cell: Cell, run: Path, conditions: Conditions) -> None:
+    """Up to the run's weights, from its last checkpoint where it has one; nothing where it is trained already."""
+    if (run / WEIGHTS).exists():
+        return
+    config = cell.config
+    images = training_images(config, load(config.data, "train", conditions.root))
+    outliers = None if config.outliers is None else load(config.outliers, "train", conditions.root)
+    torch.backends.cudnn.benchmark = True
+    begun = (run / CONFIG).exists()
+    fit(config, images, run, conditions.device, World(), conditions.reporter, resume=begun, outliers=outliers)
+
+
+def evaluate(cell: Cell, run: Path, conditions: Conditions) -> Outcome:
+    facts = run_facts(run, None if cell.predictor == cell.config.method else cell.predictor)
+    sources = Sources(facts.config, facts.classes, "test", conditions.root)
+    with OutputCache(facts, conditions.device, keep=conditions.keep_outputs) as cache:
+        asked = Evaluation(cache, sources, (), conditions.images, conditions.warn)
+        rows = [row for task in cell.tasks for row in asked.rows(task, cell.foreign, cell.epsilons)]
+        points = {None: lambda *_: [], "distributions": distributions, "embedding": embedding}[cell.figure]
+        return Outcome(rows, points(asked, sources, cell.foreign))

@@ -1,0 +1,122 @@
+"""What a study shows: its table in the paper's layout, and the points of its figure as CSV.
+
+Columns go through data set and backbone, then through the blocks of the grid: foreign set, metric, score. A line is a
+label of the grid; a place without a run, or whose runs failed, is "-". Published figures stand below.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dsui.evaluation.published import PublishedRow, published
+from dsui.evaluation.results import Row
+from dsui.experiments.grid import Block, Cell, Grid
+from dsui.experiments.study import Study
+from dsui.report import comparison
+from dsui.report.comparison import Figure
+from dsui.report.tables import Cell as TableCell
+from dsui.report.tables import Line, Table
+
+CURVE = ("method", "quoted", "x", "task", "score", "metric", "mean", "deviation", "runs")
+
+
+def columns(grid: Grid) -> list[Figure]:
+    """The figures of the table, whether there are rows for them or not."""
+    places: dict[tuple[str, str], list[Cell]] = {}
+    for cell in grid.cells:
+        places.setdefault((cell.config.data, cell.config.backbone), []).append(cell)
+    return [
+        Figure(data, backbone, block.task, foreign, score, metric)
+        for (data, backbone), cells in places.items()
+        for block in grid.table
+        for foreign in _foreign(block, cells)
+        for metric in block.metrics
+        for score in block.scores
+    ]
+
+
+def study_table(study: Study, quoted: bool) -> Table:
+    """All that is done; the note tells what is not, and why."""
+    grid, figures = study.grid, columns(study.grid)
+    rows = [row for cell in grid.cells for row in _labelled(study, cell)]
+    printed = [_comparable(row) for row in published(grid.published)] if quoted and grid.published else []
+    table = comparison.compare(rows, figures, quoted=printed, reference=grid.reference, title=grid.title)
+    there = {line.label: line for line in table.lines if not line.quoted}
+    nothing = tuple(TableCell() for _ in figures)
+    own = [there.get(label, Line(label, nothing)) for label in dict.fromkeys(cell.label for cell in grid.cells)]
+    lines = (*own, *(line for line in table.lines if line.quoted))
+    return replace(table, lines=lines, note=" ".join(filter(None, (table.note, *missing_notes(study)))))
+
+
+def missing_notes(study: Study) -> list[str]:
+    """One sentence for the cells that wait, and one for each reason why cells failed or cannot run."""
+    waiting = 0
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for cell in study.grid.cells:
+        kind, detail = study.state(cell)
+        if kind in ("failed", "data missing"):
+            reasons.setdefault((kind, detail), []).append(cell.name)
+        elif kind != "done":
+            waiting += 1
+    notes = [f"{waiting} of {len(study.grid.cells)} cells are not done yet."] if waiting else []
+    for (kind, detail), cells in reasons.items():
+        which = cells[0] if len(cells) == 1 else f"{cells[0]} and {len(cells) - 1} more"
+        notes.append(f"Failed: {which}: {detail}" if kind == "failed" else f"Without {detail}: {which}.")
+    return notes
+
+
+def figure_csv(study: Study, table: Table | None) -> str:
+    """Mean and deviation for each line and x of the table, or the points that the runs left for the figure."""
+    stream = io.StringIO()
+    if study.grid.figure == "curve" and table is not None:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(CURVE)
+        for line in table.lines:
+            for figure, cell in zip(columns(study.grid), line.cells, strict=True):
+                if cell.mean is not None:
+                    facts = (line.label, line.quoted, _x(figure), figure.task, figure.score, figure.metric)
+                    writer.writerow((*facts, cell.mean, cell.deviation, cell.runs))
+        return stream.getvalue()
+    points = [{"method": cell.label, "seed": cell.config.seed, **point} for cell, point in _points(study)]
+    names = list(dict.fromkeys(name for point in points for name in point))
+    dictionary = csv.DictWriter(stream, names, lineterminator="\n")
+    dictionary.writeheader()
+    dictionary.writerows(points)
+    return stream.getvalue()
+
+
+def _points(study: Study) -> Iterable[tuple[Cell, Mapping[str, Any]]]:
+    return ((cell, point) for cell in study.grid.cells for point in study.outcome(cell).points)
+
+
+def _labelled(study: Study, cell: Cell) -> list[Row]:
+    """Rows that the comparison puts on the line of the cell's label."""
+    return [replace(row, method=cell.label, objective=None, recipe="") for row in study.outcome(cell).rows]
+
+
+def _comparable(row: PublishedRow) -> PublishedRow:
+    """The paper has one accuracy; here it is that of the stream that predicts."""
+    return replace(row, score="prediction") if row.task == "accuracy" else row
+
+
+def _foreign(block: Block, cells: Iterable[Cell]) -> list[str | float | None]:
+    match block.task:
+        case "ood":
+            return list(dict.fromkeys(name for cell in cells for name in cell.foreign))
+        case "fgsm":
+            return list(dict.fromkeys(epsilon for cell in cells for epsilon in cell.epsilons))
+        case "noise":
+            return ["noise"]
+        case _:
+            return [None]
+
+
+def _x(figure: Figure) -> str | float:
+    """Where a point stands: an attack's strength, a pair of sets, or data set and backbone, as in the paper."""
+    if isinstance(figure.foreign, str):
+        return f"{figure.data} → {figure.foreign}"
+    return f"{figure.data}, {figure.backbone}" if figure.foreign is None else figure.foreign

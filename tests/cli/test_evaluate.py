@@ -1,0 +1,247 @@
+"""`dsui evaluate` on a run of two epochs that the command line trained itself."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dsui.cli import app, main
+from dsui.cli.evaluate import evaluate
+from dsui.data.registry import load
+from dsui.errors import DsuiError
+from dsui.evaluation.results import Row, read
+from dsui.evaluation.tasks import EPSILONS, TASKS
+
+runner = CliRunner()
+TRAIN = ["train", "--backbone", "small", "--recipe", "demo", "--set", "epochs=2", "--device", "cpu", "--quiet"]
+MISSED = ["--tasks", "misclassification"]
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Trained once: "msp" on all digits, "open" on six of them with a tenth held out."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name, options in {"msp": [], "open": ["--known", "0,1,2,3,4,5", "--held-out", "0.1"]}.items():
+        arguments = [*TRAIN, "--data", "digits", "--method", "msp", *options, "--out", str(folder / name)]
+        assert runner.invoke(app, arguments, catch_exceptions=False).exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def run(shelf: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(shelf / "msp", tmp_path / "msp"))
+
+
+def dsui(*arguments: str | Path) -> Result:
+    return runner.invoke(app, [*map(str, arguments)], catch_exceptions=False)
+
+
+def rows_in(run: Path) -> list[Row]:
+    rows, problems = read([run / "results.jsonl"])
+    assert problems == []
+    return rows
+
+
+def test_all_tasks_are_asked_and_every_row_is_kept(shelf: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(shelf / "open", tmp_path / "open"))
+    result = dsui("evaluate", run, "--epsilons", "0.1", "--root", tmp_path)
+    assert result.exit_code == 0
+    rows = rows_in(run)
+    assert list(dict.fromkeys(row.task for row in rows)) == ["accuracy", *TASKS]
+    assert {row.foreign for row in rows} == {None, "photos", "unknown", "noise", 0.1}
+    assert "open: msp on digits, small, demo recipe, seed 0" in result.stdout
+    for words in ("misclassification", "photos", "open-set", "noise", "ε 0.1", "Max.P.", "accuracy of the prediction"):
+        assert words in result.stdout
+    held = dsui("evaluate", run, *MISSED, "--on", "held-out", "--json")
+    assert {json.loads(line)["protocol"] for line in held.stdout.splitlines()} == {
+        f"{task}, all in-domain images of held-out" for task in ("accuracy", "misclassification")
+    }
+
+
+def test_all_means_what_a_run_can_be_asked(run: Path, tmp_path: Path) -> None:
+    assert dsui("evaluate", run, "--epsilons", "0.1", "--root", tmp_path).exit_code == 0
+    assert {row.task for row in rows_in(run)} == {"accuracy", *TASKS} - {"open-set"}
+    assert {row.foreign for row in rows_in(run)} == {None, "photos", "noise", 0.1}
+    assert len(EPSILONS) == 13
+
+
+def test_json_prints_the_rows_that_were_written(run: Path) -> None:
+    result = dsui("evaluate", run, *MISSED, "--json")
+    assert [Row.from_json(line) for line in result.stdout.splitlines()] == rows_in(run)
+
+
+def test_a_second_evaluation_adds_its_rows_and_uses_the_outputs(run: Path) -> None:
+    dsui("evaluate", run, *MISSED, "--quiet")
+    first = rows_in(run)
+    times = {path: path.stat().st_mtime_ns for path in (run / "outputs").iterdir()}
+    dsui("evaluate", run, *MISSED, "--quiet")
+    assert rows_in(run) == [*first, *first]
+    assert {path: path.stat().st_mtime_ns for path in (run / "outputs").iterdir()} == times
+
+
+def test_without_a_cache_the_run_has_no_outputs_but_its_rows(run: Path) -> None:
+    before = {path.name for path in run.iterdir()}
+    assert dsui("evaluate", run, *MISSED, "--no-cache").exit_code == 0
+    assert {path.name for path in run.iterdir()} == before | {"results.jsonl"}
+
+
+def test_quiet_prints_nothing_and_still_writes_the_file(run: Path, tmp_path: Path) -> None:
+    result = dsui("evaluate", run, *MISSED, "--quiet", "--out", tmp_path / "table.md")
+    assert result.output == ""
+    assert "| Max.P." in (tmp_path / "table.md").read_text()
+
+
+def test_json_rows_and_a_table_in_a_file_go_together(run: Path, tmp_path: Path) -> None:
+    result = dsui("evaluate", run, *MISSED, "--json", "--out", tmp_path / "table.csv", "--format", "csv")
+    assert len([json.loads(line) for line in result.stdout.splitlines()]) == 7
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 7
+
+
+def test_every_format_is_what_it_says(run: Path) -> None:
+    shown = {form: dsui("evaluate", run, *MISSED, "--format", form).stdout for form in FORMATS}
+    lines = list(csv.DictReader(io.StringIO(shown["csv"])))
+    table = json.loads(shown["json"])
+    auroc = {row.score: row.metrics["auroc"] for row in rows_in(run)[1:7]}
+    assert [float(line["misclassification AUROC"]) for line in lines] == list(auroc.values())
+    assert [line["cells"][0]["mean"] for line in table["lines"]] == list(auroc.values())
+    assert shown["latex"].count(r"\\") == 8  # two lines of header and six scores
+    assert shown["latex"].startswith("\\begin{table}")
+    body = [line for line in shown["markdown"].splitlines() if line.startswith("|")]
+    assert {line.count(" | ") for line in body} == {3}
+    assert f"{100 * auroc['entropy']:.2f}" in shown["terminal"]
+
+
+FORMATS = ("terminal", "markdown", "latex", "csv", "json")
+
+
+def test_only_the_scores_asked_for_are_shown_and_all_are_written(run: Path) -> None:
+    shown = dsui("evaluate", run, *MISSED, "--scores", "entropy", "--format", "csv").stdout
+    assert [line.split(",")[0] for line in shown.splitlines()] == ["score", "Ent."]
+    assert len(rows_in(run)) == 7
+
+
+def test_detectors_are_scores_too(run: Path) -> None:
+    dsui("evaluate", run, *MISSED, "--detectors", "knn,max-logit", "--quiet")
+    assert {"knn", "max_logit"} < {row.score for row in rows_in(run)}
+
+
+def test_another_method_reads_the_weights(run: Path) -> None:
+    dsui("evaluate", run, *MISSED, "--as", "logitnorm", "--quiet")
+    assert {row.method for row in rows_in(run)} == {"logitnorm"}
+    assert "logit_norm" in {row.score for row in rows_in(run)}
+
+
+def test_several_runs_are_evaluated_one_after_another(run: Path, shelf: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(shelf / "open", tmp_path / "open"))
+    result = dsui("evaluate", run, other, *MISSED)
+    assert result.stdout.count("demo recipe, seed 0") == 2
+    assert rows_in(run)[0].run == "msp"
+    assert rows_in(other)[0].run == "open"
+
+
+def fails(*arguments: str | Path) -> str:
+    """The sentence of a mistake; `main` prints it and exits with 1."""
+    with pytest.raises((DsuiError, ValueError)) as mistake:
+        dsui("evaluate", *arguments)
+    return str(mistake.value)
+
+
+def test_a_sentence_for_every_mistake(run: Path, tmp_path: Path) -> None:
+    assert "no task 'odd'; did you mean ood? There are misc" in fails(run, "--tasks", "odd")
+    assert "no detector 'maholanobis'; did you mean mahalanobis?" in fails(run, "--detectors", "maholanobis")
+    assert "There is no data set 'svnh'; did you mean svhn?" in fails(run, "--foreign", "svnh")
+    assert "digits is the run's own data set" in fails(run, "--foreign", "digits")
+    assert "no score 'entrpy'; did you mean entropy?" in fails(run, *MISSED, "--scores", "entrpy")
+    assert "no method 'msp2'; did you mean 'msp'?" in fails(run, "--as", "msp2")
+    assert "does not hold the weights of dsui" in fails(run, "--as", "dsui", *MISSED)
+    assert "recipe 'demo' has none" in fails(run, "--as", "mc-dropout", *MISSED)
+    assert "--on training is unknown; choose test or held-out." in fails(run, "--on", "training")
+    assert "held no images out" in fails(run, "--on", "held-out", *MISSED)
+    assert "train with --known" in fails(run, "--tasks", "open-set")
+    assert "--device tpu is unknown" in fails(run, "--device", "tpu")
+    for strength in ("strong", "-0.1", "nan", "inf", ""):
+        assert "is no strength of an attack" in fails(run, "--epsilons", f"0.1,{strength}")
+    assert "svhn" in fails(run, "--tasks", "ood", "--foreign", "svhn", "--root", tmp_path)
+    assert "--out holds the table of one run and 2 are named" in fails(run, run, "--out", tmp_path / "a.md")
+    assert "(No such file or directory); choose another --out." in fails(
+        run, *MISSED, "--out", tmp_path / "no" / "a.md"
+    )
+
+
+def test_a_run_that_cannot_be_read_or_written_is_told_before_any_work(run: Path, tmp_path: Path) -> None:
+    assert f"{tmp_path / 'none'} is no folder of a run" in fails(tmp_path / "none")
+    assert f"{run / 'config.yaml'} is no folder of a run" in fails(run, run / "config.yaml")
+    (tmp_path / "empty").mkdir()
+    assert "model.safetensors is missing; train the run to its end" in fails(run, tmp_path / "empty")
+    assert not (run / "results.jsonl").exists(), "all runs are looked at before the first is evaluated"
+    (run / "results.jsonl").mkdir()
+    assert "results.jsonl could not be written (Is a directory)" in fails(run, *MISSED)
+    assert not (run / "outputs").exists()
+    (run / "results.jsonl").rmdir()
+    (run / "outputs").write_text("")
+    assert "outputs cannot be written (File exists); mend this, or choose --no-cache." in fails(run, *MISSED)
+
+
+def digits_in_files(path: Path) -> Path:
+    """Three classes of digits as PNG files."""
+    from PIL import Image
+
+    for split in ("train", "test"):
+        images = load("digits", split)
+        for label in range(3):
+            folder = path / split / f"digit {label}"
+            folder.mkdir(parents=True)
+            for place in (images.labels == label).nonzero().flatten()[:40]:
+                Image.fromarray(images.read(place.view(1))[0, 0].numpy()).save(folder / f"{place}.png")
+    return path
+
+
+def test_own_images_are_evaluated_until_their_classes_change(tmp_path: Path) -> None:
+    data, run = digits_in_files(tmp_path / "mine"), tmp_path / "run"
+    chosen = ["--data", f"folder:{data}", "--size", "8", "--channels", "1", "--method", "msp", "--set", "batch=40"]
+    assert dsui(*TRAIN, *chosen, "--out", run).exit_code == 0
+    assert dsui("evaluate", run, *MISSED, "--quiet").exit_code == 0
+    assert sum(filter(None, (rows_in(run)[-1].n_positive, rows_in(run)[-1].n_negative))) == 120
+    (data / "test" / "digit 0" / "torn.png").write_bytes(b"torn")
+    assert "torn.png cannot be used" in fails(run, *MISSED)
+    assert dsui("evaluate", run, *MISSED, "--skip-bad", "--quiet").exit_code == 0
+    (data / "test" / "digit 0" / "torn.png").unlink()
+    for split in ("train", "test"):
+        shutil.rmtree(data / split / "digit 1")
+    sentence = fails(run, *MISSED)
+    assert "was trained on 3 classes and" in sentence
+    assert "now has 2; restore the data or train anew." in sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [(["--json"], 0), (["--tasks", "odd"], 1), (["--no-such-option"], 2), (["--format", "x"], 2)]
+)
+def test_a_command_exits_with_0_1_or_2_and_keeps_errors_out_of_its_output(
+    run: Path,
+    words: list[str],
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["dsui", "evaluate", str(run), *MISSED, *words])
+    with pytest.raises(SystemExit) as leaving:
+        main()
+    printed = capsys.readouterr()
+    assert leaving.value.code == status
+    assert bool(printed.err) == (status > 0)
+    assert len([Row.from_json(line) for line in printed.out.splitlines()]) == (0 if status else 7)
+    if status == 1:
+        assert printed.err.startswith("dsui: no task 'odd'; did you mean ood?")
+        assert printed.err.count("\n") == 1
+
+
+def test_help_says_what_it_does_with_an_example() -> None:
+    assert (evaluate.__doc__ or "").startswith("Put the five questions to trained runs")
+    assert "Example: dsui evaluate" in dsui("evaluate", "--help").stdout

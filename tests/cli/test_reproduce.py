@@ -1,0 +1,215 @@
+"""`dsui reproduce`: from a grid to a table, whatever stops it on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from dsui.cli import app
+from dsui.errors import DsuiError
+from dsui.evaluation.results import Row, read
+from dsui.experiments.grid import load_grid
+from dsui.experiments.study import Study
+from dsui.training.run_folder import CONFIG, WEIGHTS
+
+GRID = """
+title: Two methods on digits
+data: digits
+backbone: small
+recipe: demo
+set: {epochs: %d}
+seeds: [0]
+tasks: [misclassification]
+runs:
+  - {method: [msp, dsui]}
+table:
+  - {task: accuracy, metrics: accuracy, scores: prediction}
+  - {task: misclassification, metrics: auroc, scores: [max_probability, entropy]}
+"""
+runner = CliRunner()
+
+
+def reproduce(*arguments: object) -> Any:
+    return runner.invoke(app, ["reproduce", *map(str, arguments)])
+
+
+def grid_file(folder: Path, epochs: int = 2, text: str = GRID) -> Path:
+    path = folder / "grid.yaml"
+    path.write_text(text % epochs, encoding="utf-8")
+    return path
+
+
+def figures(out: Path) -> list[tuple[object, ...]]:
+    """All but times."""
+    rows, problems = read([out / "results.jsonl"])
+    assert not problems
+    return [(row.run, row.task, row.score, _untimed(row)) for row in rows]
+
+
+def _untimed(row: Row) -> dict[str, float]:
+    return {name: value for name, value in row.metrics.items() if name != "seconds_per_1000"}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study carried out by one process."""
+    folder = tmp_path_factory.mktemp("alone")
+    result = reproduce(grid_file(folder), "--out", folder / "study", "--device", "cpu")
+    assert result.exit_code == 0
+    return folder
+
+
+def test_a_study_ends_in_a_table_in_four_forms_and_says_how_far_it_is(alone: Path) -> None:
+    result = reproduce(alone / "grid.yaml", "--out", alone / "study", "--format", "csv")
+    assert result.exit_code == 0
+    assert result.stdout == (alone / "study" / "table.csv").read_text(encoding="utf-8")
+    assert "Two methods on digits" in (alone / "study" / "table.md").read_text(encoding="utf-8")
+    assert r"\begin{tabular}" in (alone / "study" / "table.tex").read_text(encoding="utf-8")
+
+
+def test_a_second_call_trains_nothing(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(*_: Any, **__: Any) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr("dsui.experiments.cell_run.fit", train)
+    before = {path: path.stat().st_mtime_ns for path in (alone / "study" / "runs").rglob("*")}
+    result = reproduce(alone / "grid.yaml", "--out", alone / "study")
+    assert result.exit_code == 0
+    assert "msp" in result.stdout
+    assert {path: path.stat().st_mtime_ns for path in (alone / "study" / "runs").rglob("*")} == before
+
+
+def test_two_workers_give_the_rows_of_one(alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as in this process: sums depend on the number of threads
+    result = reproduce(alone / "grid.yaml", "--out", tmp_path, "--workers", 2, "--device", "cpu")
+    assert result.exit_code == 0
+    assert {line[0] for line in result.stderr.splitlines()} == {"1", "2"}
+    assert figures(tmp_path) == figures(alone / "study")
+    assert len(list((tmp_path / "logs").iterdir())) == 2
+
+
+def test_a_killed_study_goes_on_and_ends_with_the_same_rows(
+    alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    path = alone / "grid.yaml"
+    study = Study(load_grid(str(path)), tmp_path)
+    first, second = study.grid.cells
+    arguments = ["reproduce", str(path), "--out", str(study.out), "--device", "cpu"]
+    process = subprocess.Popen([sys.executable, "-m", "dsui", *arguments], stderr=subprocess.DEVNULL)
+    try:
+        while not (study.done(first) and (study.run_path(second) / CONFIG).exists()):
+            assert process.poll() is None, "ended before it could be killed"
+            time.sleep(0.01)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not study.done(second)
+    trained = (study.run_path(first) / WEIGHTS).stat().st_mtime_ns
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[0].startswith("1/1 dsui, digits, small, seed 0: ")
+    assert (study.run_path(first) / WEIGHTS).stat().st_mtime_ns == trained
+    assert figures(study.out) == figures(alone / "study")
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dsui.experiments.study.evaluate", stop)
+    result = reproduce(grid_file(tmp_path, epochs=1), "--out", tmp_path / "study", "--device", "cpu")
+    assert result.exit_code == 1
+    assert isinstance(result.exception, DsuiError)
+    assert "stopped with 0 of 2 cells done and nothing lost; go on with the same command" in str(result.exception)
+
+
+def test_a_failed_cell_is_named_shown_as_a_dash_and_the_exit_status(tmp_path: Path) -> None:
+    text = GRID.replace("[msp, dsui]}", "dsui}\n  - {method: msp, set: {epochs: 1, peak_rate: 1.0e+30}}")
+    result = reproduce(grid_file(tmp_path, 1, text), "--out", tmp_path / "study", "--device", "cpu")
+    assert result.exit_code == 1
+    assert "2/2 msp, digits, small, seed 0: failed: the loss of step" in result.stderr
+    markdown = (tmp_path / "study" / "table.md").read_text(encoding="utf-8")
+    (line,) = [line for line in markdown.splitlines() if line.startswith("| msp")]
+    assert line.replace(" ", "") == "|msp|-|-|-|"
+    assert "Failed: msp, digits, small, seed 0: the loss of step" in markdown
+    assert "failed" in reproduce(tmp_path / "grid.yaml", "--out", tmp_path / "study", "--dry-run").stdout
+
+
+def test_a_process_that_dies_fails_its_cells_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "false")
+    result = reproduce(grid_file(tmp_path), "--out", tmp_path / "study", "--workers", 2)
+    assert result.exit_code == 1
+    assert result.stderr.count("failed: its process ended with status 1; its log is in") == 2
+
+
+def test_a_dry_run_lists_states_and_time_and_touches_nothing(alone: Path, tmp_path: Path) -> None:
+    fresh = reproduce(alone / "grid.yaml", "--out", tmp_path / "none", "--dry-run")
+    assert fresh.exit_code == 0
+    assert "to do         msp, digits, small, seed 0  training: unknown" in fresh.stdout
+    assert "2 cells: 2 to do." in fresh.stdout
+    assert not (tmp_path / "none").exists()
+    longer = grid_file(tmp_path, epochs=4000, text=GRID.replace("[msp, dsui]}", "msp, set: {epochs: 2}}\n  - {}"))
+    there = reproduce(longer, "--out", alone / "study", "--dry-run")
+    assert "done          msp" in there.stdout
+    assert "Training still to come: about " in there.stdout
+
+
+def test_missing_data_are_named_with_what_to_do(tmp_path: Path) -> None:
+    result = reproduce("fgsm", "--out", tmp_path / "study", "--root", tmp_path, "--device", "cpu")
+    assert result.exit_code == 1
+    assert f"30 cells need cifar10: dsui data get cifar10 --root {tmp_path}" in result.stderr
+    listed = reproduce("fgsm", "--out", tmp_path / "study", "--root", tmp_path, "--dry-run", "--seeds", "0,3")
+    assert "12 cells: 12 data missing." in listed.stdout
+    assert (tmp_path / "study" / "figure.csv").read_text(encoding="utf-8").startswith("method,quoted,x,")
+
+
+def test_only_and_seeds_choose_what_is_run(tmp_path: Path) -> None:
+    def listed(*options: str) -> Any:
+        return reproduce("open-set", "--out", tmp_path, "--root", tmp_path, "--dry-run", *options)
+
+    assert "10 cells: " in listed("--only", "method=mc-dropout").stdout
+    assert "8 cells: " in listed("--only", "data=cifar10", "--only", "known=neal-0,neal-3", "--seeds", "0").stdout
+    for options, words in (
+        (("--only", "method=dsiu"), "did you mean dsui"),
+        (("--only", "mehtod=dsui"), "with one of method, data"),
+        (("--seeds", "9"), "no seed in this grid '9'"),
+        (("--only", "data=tiny-imagenet", "--only", "known=neal-0"), "no cell fits"),
+    ):
+        mistake = listed(*options).exception
+        assert isinstance(mistake, DsuiError)
+        assert words in str(mistake)
+
+
+def test_slurm_writes_a_script_for_what_is_left_and_submits_nothing(alone: Path, tmp_path: Path) -> None:
+    result = reproduce(alone / "grid.yaml", "--out", tmp_path / "study", "--engine", "slurm", "--only", "method=dsui")
+    assert result.exit_code == 0
+    script = tmp_path / "study" / "study.sbatch"
+    assert result.stdout.splitlines()[-1] == f"sbatch {script}"
+    (_, cell) = load_grid(str(alone / "grid.yaml")).cells
+    text = script.read_text(encoding="utf-8")
+    assert f"    {cell.key}  # {cell.name}\n" in text
+    assert f"reproduce {alone / 'grid.yaml'} --out {tmp_path / 'study'}" in text
+    nothing = reproduce(alone / "grid.yaml", "--out", alone / "study", "--engine", "slurm")
+    assert "no cell is left to run" in str(nothing.exception)
+
+
+def test_a_cell_of_another_grid_is_refused(alone: Path) -> None:
+    result = reproduce(alone / "grid.yaml", "--out", alone / "study", "--cell", "0123456789ab")
+    assert "grid has no cell 0123456789ab" in str(result.exception)
+
+
+def test_help_names_the_grids_and_hides_what_is_not_for_people() -> None:
+    text = reproduce("--help").output
+    assert "Example: dsui reproduce digits" in text
+    for name in ("accuracy", "ood-pairs", "tsne"):
+        assert name in text
+    assert "--cell" not in text

@@ -1,0 +1,261 @@
+"""The five questions, put to runs of two epochs on the embedded digits."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from digit_runs import evaluation, run
+from PIL import Image
+from sklearn.metrics import accuracy_score, average_precision_score, log_loss, roc_auc_score
+
+from dsui.detectors import registry as detectors
+from dsui.detectors.energy import Energy
+from dsui.detectors.knn import KNN
+from dsui.errors import DsuiError
+from dsui.evaluation import cache, tasks
+from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.results import Row
+from dsui.evaluation.tasks import TASKS, Evaluation
+
+KNOWN = "0,1,2,3,4,5"
+PLAIN = {"max_probability", "entropy", "max_logit", "energy", "sirc_energy", "uncertainty"}
+DENSITY = PLAIN | {
+    *("density_max_probability", "density_entropy", "floored_posterior"),
+    *("log_density", "sirc_log_density", "norm", "sirc_norm"),
+}
+
+
+def rows_of(task: str, of: Evaluation, foreign: tuple[str, ...] = (), epsilons: tuple[float, ...] = ()) -> list[Row]:
+    return list(of.rows(task, foreign, epsilons))
+
+
+def by_score(rows: list[Row]) -> dict[str, Row]:
+    found = {str(row.score): row for row in rows if row.task != "accuracy"}
+    assert len(found) == len([row for row in rows if row.task != "accuracy"])
+    return found
+
+
+def check_against_sklearn(row: Row, ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    """All ranking metrics of foreign samples (theirs) among in-domain ones, by other means than dsui's."""
+    scores = torch.cat([ours, theirs]).numpy()
+    positive = np.arange(len(scores)) >= len(ours)
+    assert row.metrics["auroc"] == pytest.approx(roc_auc_score(positive, scores), abs=1e-12)  # float64 sums
+    assert row.metrics["aupr"] == pytest.approx(average_precision_score(positive, scores), abs=1e-12)
+    assert row.metrics["aupr_in"] == pytest.approx(average_precision_score(~positive, -scores), abs=1e-12)
+    kept = np.sort(ours.numpy())[int(np.ceil(0.95 * len(ours))) - 1]
+    assert row.metrics["fpr95"] == np.mean(theirs.numpy() <= kept)
+    assert row.metrics["ties"] == len(scores) - np.sum(np.unique(scores, return_counts=True)[1] == 1)
+    assert (row.n_positive, row.n_negative) == (len(theirs), len(ours))
+
+
+@pytest.mark.parametrize(("method", "names"), [("msp", PLAIN), ("dsui", DENSITY)])
+def test_misclassification_ranks_errors_among_all_test_images(method: str, names: set[str]) -> None:
+    asked = evaluation(run(method))
+    rows = rows_of("misclassification", asked)
+    stored, scores = asked.scores(asked.sources.own())
+    whole = stored.whole()
+    assert whole.labels is not None
+    wrong = whole.predictions != whole.labels
+    assert set(scores) == names
+    assert by_score(rows).keys() == names
+    for name, row in by_score(rows).items():
+        check_against_sklearn(row, scores[name][~wrong], scores[name][wrong])
+        assert row.foreign is None
+        order = scores[name].argsort()
+        risks = wrong[order].double().cumsum(0) / torch.arange(1, 798)
+        assert row.metrics["aurc"] == pytest.approx(risks.mean().item(), abs=1e-12)  # float64 sums
+    streams = {row.score: row for row in rows if row.task == "accuracy"}
+    logits = {"prediction": whole.logits} | ({"density": whole.class_scores} if whole.class_scores is not None else {})
+    assert streams.keys() == logits.keys()
+    for stream, values in logits.items():
+        metrics = streams[stream].metrics
+        assert metrics["accuracy"] == accuracy_score(whole.labels, values.argmax(1))
+        expected = log_loss(whole.labels, values.double().softmax(1), labels=range(10))
+        assert metrics["nll"] == pytest.approx(expected, rel=1e-9)  # log_loss goes through p, which loses digits
+
+
+def test_ood_ranks_another_sets_images_among_all_test_images() -> None:
+    asked = evaluation(run("dsui"))
+    rows = by_score(rows_of("ood", asked, ("photos",)))
+    ours, theirs = (asked.scores(source)[1] for source in (asked.sources.own(), asked.sources.foreign("photos")))
+    assert rows.keys() == DENSITY
+    for name, row in rows.items():
+        check_against_sklearn(row, ours[name], theirs[name])
+        assert (row.foreign, row.n_positive, row.n_negative) == ("photos", 1500, 797)
+    assert rows["max_probability"].metrics["auroc"] > 0.9  # 0.991 when written: photographs are no digits
+
+
+def test_noise_is_ten_thousand_images() -> None:
+    asked = evaluation(run())
+    rows = by_score(rows_of("noise", asked))
+    ours, theirs = (asked.scores(source)[1] for source in (asked.sources.own(), asked.sources.noise()))
+    for name, row in rows.items():
+        check_against_sklearn(row, ours[name], theirs[name])
+        assert (row.foreign, row.n_positive, row.n_negative) == ("noise", 10_000, 797)
+
+
+def test_open_set_ranks_unknown_classes_among_known_ones() -> None:
+    asked = evaluation(run("dsui", known=KNOWN))
+    rows = by_score(rows_of("open-set", asked))
+    ours, theirs = (asked.scores(source)[1] for source in (asked.sources.own(), asked.sources.unknown()))
+    for name, row in rows.items():
+        check_against_sklearn(row, ours[name], theirs[name])
+        assert row.foreign == "unknown"
+        assert row.n_positive is not None
+        assert row.n_negative is not None
+        assert row.n_positive + row.n_negative == 797
+        assert str(row.split).startswith(f"{KNOWN}:")
+    assert rows["max_probability"].metrics["auroc"] > 0.7  # 0.911 when written
+    assert by_score(rows_of("misclassification", asked))["entropy"].n_negative is not None
+    with pytest.raises(DsuiError, match="train with --known"):
+        rows_of("open-set", evaluation(run()))
+
+
+@pytest.mark.parametrize("method", ["msp", "dsui"])
+def test_an_attack_of_no_strength_cannot_be_told_apart_and_a_strong_one_can(method: str) -> None:
+    asked = evaluation(run(method))
+    rows = rows_of("fgsm", asked, epsilons=(0.0, 0.2))
+    none, strong = by_score(rows[: len(rows) // 2]), by_score(rows[len(rows) // 2 :])
+    for name, row in none.items():
+        assert row.metrics["auroc"] == 0.5, name
+        assert row.metrics["ties"] == 2 * 797
+        assert (row.foreign, row.n_positive, row.n_negative) == (0.0, 797, 797)
+    _, ours = asked.scores(asked.sources.own())
+    _, theirs = asked.scores(asked.sources.attacked(0.2))
+    for name, row in strong.items():
+        check_against_sklearn(row, ours[name], theirs[name])
+        assert row.foreign == 0.2
+    assert strong["max_probability"].metrics["auroc"] > 0.6  # 0.878 and 0.885 when written
+
+
+def test_an_attack_makes_the_model_err() -> None:
+    asked = evaluation(run())
+    hits = []
+    for source in (asked.sources.own(), asked.sources.attacked(0.2)):
+        whole = asked.scores(source)[0].whole()
+        assert whole.labels is not None
+        hits.append(accuracy_score(whole.labels, whole.predictions))
+    assert hits[0] - hits[1] > 0.5  # 0.930 to 0.109 when written
+
+
+def test_rows_say_where_they_come_from() -> None:
+    asked = evaluation(run("dsui"))
+    rows = [*rows_of("misclassification", asked), *rows_of("fgsm", asked, epsilons=(0.2,))]
+    for row in rows:
+        assert (row.run, row.method, row.objective) == (run("dsui").name, "dsui", "bounded")
+        assert (row.data, row.backbone, row.recipe, row.seed, row.device) == ("digits", "small", "demo", 0, "cpu")
+        assert row.protocol == f"{row.task}, all in-domain images of test"
+        assert row.split == asked.sources.split
+        assert row.versions["torch"] == torch.__version__
+        assert row.metrics["passes"] == 1
+        assert row.metrics["seconds_per_1000"] == pytest.approx(
+            1000 * (row.seconds or 0) / 797, abs=1e-3
+        )  # row.seconds is in ms
+        assert Row.from_json(row.to_json()) == row
+    assert {row.objective for row in rows_of("misclassification", evaluation(run()))} == {None}
+
+
+def test_a_run_is_asked_again_without_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = rows_of("ood", evaluation(run(), detector_names=["knn"]), ("photos",))
+    monkeypatch.delattr(cache, "load_model")
+    assert rows_of("ood", evaluation(run(), detector_names=["knn"]), ("photos",)) == first
+
+
+def test_held_out_images_are_scored_instead_of_the_test_split_and_are_those_of_every_seed() -> None:
+    first, second = (evaluation(run(seed=seed, held_out=0.2), "held-out") for seed in (0, 1))
+    rows = rows_of("misclassification", first)
+    entropy = by_score(rows)["entropy"]
+    assert (entropy.n_positive or 0) + (entropy.n_negative or 0) == 200
+    assert entropy.protocol == "misclassification, all in-domain images of held-out"
+    assert {row.split for row in rows} == {row.split for row in rows_of("misclassification", second)}
+    assert entropy.split != by_score(rows_of("misclassification", evaluation(run(held_out=0.2))))["entropy"].split
+    labels = [each.scores(each.sources.own())[0].part("labels") for each in (first, second)]
+    assert labels[0] is not None
+    assert labels[1] is not None
+    assert torch.equal(labels[0], labels[1])
+
+
+def test_detectors_are_fitted_to_training_images_and_score_beside_the_others() -> None:
+    names = list(detectors.names())
+    asked = evaluation(run(), detector_names=names)
+    rows = by_score(rows_of("ood", asked, ("photos",)))
+    assert rows.keys() == PLAIN | {name.replace("-", "_") for name in names}
+    training = asked.cache.get(asked.sources.training()).whole()
+    knn = KNN().fit(training)
+    ours, theirs = (
+        knn.score(asked.cache.get(source).whole()) for source in (asked.sources.own(), asked.sources.foreign("photos"))
+    )
+    check_against_sklearn(rows["knn"], ours, theirs)
+
+
+def test_detectors_are_fitted_to_an_even_choice_of_a_large_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[Outputs] = []
+
+    class Spy(Energy):
+        def fit(self, train: Outputs) -> Spy:
+            fitted.append(train)
+            return self
+
+    monkeypatch.setitem(detectors.DETECTORS, "energy", Spy)
+    monkeypatch.setattr(tasks, "FIT_IMAGES", 300)
+    asked = evaluation(run(), detector_names=["energy"])
+    rows_of("noise", asked)
+    assert len(fitted) == 1
+    whole = asked.cache.get(asked.sources.training()).whole()
+    assert torch.equal(fitted[0].features, whole.features[::4])  # every fourth of 1,000 is 250
+    assert fitted[0].weight is not None
+
+
+def test_passes_of_a_sampling_method_give_mutual_information_and_lack_a_last_layer() -> None:
+    """The baseline's weights, read by MC dropout. Two classes that look alike make few images and some errors."""
+    heard: list[str] = []
+    path = run(neck=True, dropout=0.2, known="8,9")
+    asked = evaluation(path, method="mc-dropout", detector_names=["react", "mahalanobis"], warn=heard.append)
+    rows = by_score(rows_of("misclassification", asked))
+    assert rows.keys() == (PLAIN - {"energy", "sirc_energy"}) | {"mutual_information", "mahalanobis"}
+    assert heard == ["mc-dropout has no linear last layer, which react needs; left out."]
+    assert {row.method for row in rows.values()} == {"mc-dropout"}
+    assert rows["mutual_information"].metrics["passes"] == 50
+    stored, scores = asked.scores(asked.sources.own())
+    samples = stored.part("samples")
+    assert samples is not None
+    assert samples.shape == (len(scores["entropy"]), 50, 2)
+    assert 0 < float(scores["mutual_information"].min()) < float(scores["mutual_information"].max()) < math.log(2)
+    wrong = stored.whole().predictions != stored.whole().labels
+    check_against_sklearn(rows["uncertainty"], scores["max_probability"][~wrong], scores["max_probability"][wrong])
+
+
+def test_what_only_a_method_knows_is_a_row() -> None:
+    rows = by_score(rows_of("misclassification", evaluation(run(), method="logitnorm")))
+    assert rows.keys() == PLAIN | {"logit_norm", "normalized"}
+
+
+def test_a_foreign_set_with_the_runs_own_classes_is_warned_of(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        for name in ("3", "ladder"):
+            (tmp_path / split / name).mkdir(parents=True)
+            Image.new("L", (9, 9), 100).save(tmp_path / split / name / "a.png")
+    heard: list[str] = []
+    asked = evaluation(run(), warn=heard.append)
+    rows = rows_of("ood", asked, ("photos", f"folder:{tmp_path}"))
+    assert len(heard) == 1
+    assert f"digits and folder:{tmp_path} share classes by name (1: 3 / 3)" in heard[0]
+    assert {(row.foreign, row.n_positive) for row in rows} == {("photos", 1500), (f"folder:{tmp_path}", 2)}
+
+
+def test_progress_names_the_set(tmp_path: Path) -> None:
+    heard: list[tuple[str, int, int]] = []
+    asked = evaluation(run(), progress=lambda *news: heard.append(news))
+    asked.cache.folder = tmp_path / "empty"
+    rows_of("ood", asked, ("photos",))
+    assert heard[-1] == ("photos", 1500, 1500)
+    assert {name for name, _, _ in heard} == {"test", "train", "photos"}
+
+
+def test_an_unknown_task_is_told() -> None:
+    with pytest.raises(DsuiError, match=f"no task 'oods'; choose from {', '.join(TASKS)}"):
+        rows_of("oods", evaluation(run()))

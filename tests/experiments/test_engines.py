@@ -1,0 +1,145 @@
+"""Engines: every job is one process, several at a time, spread over GPUs, and a stop reaches all of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tiny_grid import TINY, tiny_study
+
+from dsui.errors import DsuiError
+from dsui.experiments.engines import several_processes, slurm_script, visible_gpus, with_ray
+from dsui.experiments.study import Job
+
+NOTE = """
+import os, sys, time
+began = time.time()
+time.sleep({pause})
+keys = sys.argv[sys.argv.index("--cell") + 1]
+with open({out!r} + "/" + keys.split(",")[0], "w") as file:
+    gpu, threads = map(os.environ.get, ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"))
+    file.write(f"{{began}} {{time.time()}} {{gpu}} {{threads}}")
+sys.exit({status})
+"""
+
+
+def command(out: Path, pause: float = 0.0, status: int = 0) -> list[str]:
+    """A process that notes when it ran and on which GPU."""
+    out.mkdir(exist_ok=True)
+    return [sys.executable, "-c", NOTE.format(out=str(out), pause=pause, status=status)]
+
+
+def jobs(out: Path, seeds: int = 2) -> list[Job]:
+    study = tiny_study(out, TINY.replace("[0]", str(list(range(seeds)))))
+    return study.jobs(study.grid.cells)
+
+
+def notes(out: Path, work: list[Job]) -> list[list[str]]:
+    return [(out / job[0].key).read_text(encoding="utf-8").split() for job in work]
+
+
+def test_jobs_run_several_at_a_time_and_share_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    work, ended = jobs(tmp_path), []
+    out = tmp_path / "notes"
+    finished = several_processes(
+        work, command(out, pause=0.5), 2, tmp_path / "logs", lambda job, _seconds, status: ended.append((job, status))
+    )
+    assert finished
+    assert sorted(ended, key=lambda pair: work.index(pair[0])) == [(job, 0) for job in work]
+    spans = [(float(began), float(end)) for began, end, *_ in notes(out, work)]
+    together = [sum(began < end and start < stop for began, stop in spans) for start, end in spans]
+    assert max(together) == 2
+    assert {gpu for _, _, gpu, _ in notes(out, work)} == {"3", "5"}
+    assert {threads for *_, threads in notes(out, work)} == {str(max(1, (os.cpu_count() or 1) // 2))}
+
+
+def test_an_exit_status_and_what_a_job_printed_are_kept(tmp_path: Path) -> None:
+    (first, *_), ended = jobs(tmp_path), []
+    loud = [sys.executable, "-c", "import sys; print('words'); sys.exit(7)"]
+    several_processes([first], loud, 2, tmp_path / "logs", lambda *facts: ended.append(facts[2]))
+    assert ended == [7]
+    assert (tmp_path / "logs" / f"{first[0].run}.log").read_text(encoding="utf-8") == "words\n"
+
+
+def test_a_wish_to_stop_ends_all_jobs_and_starts_no_other(tmp_path: Path) -> None:
+    work, ended = jobs(tmp_path), []
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    began = time.monotonic()
+    assert not several_processes(
+        work, command(tmp_path / "notes", pause=60), 2, tmp_path / "logs", lambda *_: ended.append(1)
+    )
+    assert time.monotonic() - began < 30  # far less than the jobs would take
+    assert not ended
+    assert not list((tmp_path / "notes").iterdir())
+
+
+def test_visible_gpus_are_those_the_user_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,MIG-7")
+    assert visible_gpus() == ["1", "MIG-7"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert visible_gpus() == []
+
+
+def test_the_slurm_script_is_bash_and_runs_each_unfinished_job_once(tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    work = jobs(tmp_path, seeds=2)
+    spaced = tmp_path / "a folder; $HOME"
+    spaced.mkdir()
+    script = tmp_path / "study.sbatch"
+    script.write_text(slurm_script("tiny", work, ["echo", str(spaced)], spaced, gpu=True), encoding="utf-8")
+    subprocess.run([bash, "-n", script], check=True)
+    text = script.read_text(encoding="utf-8")
+    assert f"#SBATCH --array=0-{len(work) - 1}\n" in text
+    assert "#SBATCH --gpus=1\n" in text
+    for number, job in enumerate(work):
+        environment = {"SLURM_ARRAY_TASK_ID": str(number), "PATH": os.environ["PATH"]}
+        printed = subprocess.run([bash, script], env=environment, check=True, capture_output=True, text=True).stdout
+        assert printed == f"{spaced} --cell {','.join(cell.key for cell in job)}\n"
+        assert all(cell.name in text for cell in job)
+    assert "--gpus" not in slurm_script("tiny", work, ["echo"], spaced, gpu=False)
+
+
+def test_ray_is_asked_for_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(DsuiError, match="needs the package ray; install it, or choose --engine local or slurm"):
+        with_ray(jobs(tmp_path), ["echo"], lambda *_: None)
+
+
+@pytest.mark.parametrize("gpus", [0, 4])
+def test_ray_gets_every_job_and_one_gpu_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
+    asked: dict[str, Any] = {}
+
+    def remote(**options: Any) -> Any:
+        asked.update(options)
+        return lambda function: SimpleNamespace(remote=lambda arguments: (function, tuple(arguments)))
+
+    def get(reference: tuple[Any, tuple[str, ...]]) -> Any:
+        function, arguments = reference
+        return function(list(arguments))
+
+    fake = SimpleNamespace(
+        init=lambda **_: None,
+        cluster_resources=lambda: {"CPU": 8.0, "GPU": float(gpus)} if gpus else {"CPU": 8.0},
+        remote=remote,
+        wait=lambda references, num_returns: (references[:num_returns], references[num_returns:]),
+        get=get,
+    )
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    work, ended = jobs(tmp_path), []
+    with_ray(work, command(tmp_path / "notes", status=3), lambda job, _seconds, status: ended.append((job, status)))
+    assert ended == [(job, 3) for job in work]
+    assert asked == {"num_gpus": 1 if gpus else 0}
+    assert len(notes(tmp_path / "notes", work)) == len(work)

@@ -1,0 +1,188 @@
+"""Grids: the shipped ones are the paper's, lists multiply, mistakes name themselves, and identity is configuration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tiny_grid import TINY
+
+from dsui.errors import DsuiError
+from dsui.evaluation.published import PublishedRow, published
+from dsui.experiments.grid import Grid, GridError, load_grid, names, parsed
+
+FIVE = 5
+
+
+def places(grid: Grid) -> Counter[tuple[str, str, str]]:
+    return Counter((cell.predictor, cell.config.data, cell.config.backbone) for cell in grid.cells)
+
+
+def with_line(line: str) -> str:
+    return TINY + line + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "runs"),
+    [
+        ("accuracy", 41 * FIVE, 33 * FIVE),  # the 41 numbers of Table 2, of which MC dropout's 8 share weights
+        ("ablation", 8 * FIVE, 8 * FIVE),
+        ("open-set", 4 * 2 * FIVE, 4 * 2 * FIVE),
+        ("noise", 6 * FIVE, 5 * FIVE),
+        ("misclassification", 41 * FIVE, 33 * FIVE),
+        ("distributions", 1, 1),
+        ("ood-pairs", 22 * FIVE, 18 * FIVE),  # Table 2's ResNet18 columns: 4 + 4 + 3 + 4 + 3 + 4
+        ("fgsm", 6 * FIVE, 5 * FIVE),
+        ("tsne", 2, 2),
+        ("digits", 4 * 3, 3 * 3),
+        ("cifar10-paper", 3 * 5 + 4 * 3, 2 * 5 + 4 * 3),
+        ("cifar10-parts", 7 * 3, 7 * 3),
+    ],
+)
+def test_every_shipped_grid_has_the_cells_of_its_table(name: str, cells: int, runs: int) -> None:
+    grid = load_grid(name)
+    assert len(grid.cells) == cells
+    assert len({cell.run for cell in grid.cells}) == runs
+    assert len({cell.key for cell in grid.cells}) == cells
+
+
+def test_every_shipped_grid_is_named_in_the_test_above() -> None:
+    (mark,) = test_every_shipped_grid_has_the_cells_of_its_table.pytestmark  # type: ignore[attr-defined]
+    assert {row[0] for row in mark.args[1]} == set(names())
+
+
+def test_accuracy_runs_where_the_paper_prints_a_number_and_nowhere_else() -> None:
+    printed = {(row.method, row.data, row.backbone) for row in published("table2")}
+    assert places(load_grid("accuracy")) == dict.fromkeys(printed, FIVE)
+
+
+def test_ablation_trains_the_parts_of_table_1() -> None:
+    def parts(row: PublishedRow) -> tuple[object, ...]:
+        assert row.settings is not None
+        return row.settings["components"], row.settings["push"], row.settings["regularizer"]
+
+    trained = {
+        (cell.config.recipe.components, cell.config.recipe.objective != "sgvb", cell.config.recipe.regularizer)
+        for cell in load_grid("ablation").cells
+    }
+    assert trained == {parts(row) for row in published("table1")}
+
+
+def test_noise_and_open_set_run_the_methods_that_the_paper_ran_itself() -> None:
+    for name, table in (("noise", "table4"), ("open-set", "table3")):
+        rows = [row for row in published(table) if row.quoted_from is None]
+        assert {(cell.predictor, cell.config.data) for cell in load_grid(name).cells} == {
+            (row.method, row.data) for row in rows
+        }
+
+
+def test_there_are_ten_pairs_and_ten_strengths() -> None:
+    pairs = {(cell.config.data, name) for cell in load_grid("ood-pairs").cells for name in cell.foreign}
+    assert len(pairs) == 10
+    assert {cell.epsilons for cell in load_grid("fgsm").cells} == {tuple(step / 10 for step in range(1, 11))}
+
+
+def test_studies_of_equal_configuration_share_runs() -> None:
+    accuracy = {cell.run for cell in load_grid("accuracy").cells}
+    for name in ("misclassification", "ood-pairs", "fgsm", "noise", "distributions", "tsne"):
+        assert {cell.run for cell in load_grid(name).cells} <= accuracy
+    assert len({cell.run for cell in load_grid("ablation").cells} & accuracy) == FIVE  # K = 8 with push and Reg
+
+
+def test_lists_mean_their_product_and_every_seed_comes_before_the_next() -> None:
+    grid = parsed(
+        TINY.replace("[0]", "[0, 1]").replace("{epochs: 2}", "{epochs: [2, 3]}") + 'label: "{method} {epochs}"', "t"
+    )
+    assert len(grid.cells) == 3 * 2 * 2
+    assert [cell.config.seed for cell in grid.cells] == [0] * 6 + [1] * 6
+    assert {cell.label for cell in grid.cells} == {f"{m} {e}" for m in ("msp", "rkl", "dsui") for e in (2, 3)}
+
+
+def test_an_entry_of_its_own_goes_before_what_stands_at_the_top() -> None:
+    grid = parsed(TINY.replace("method: dsui}", "method: dsui, seeds: [7], set: {components: 2}}"), "t")
+    (cell,) = [cell for cell in grid.cells if cell.predictor == "dsui"]
+    assert (cell.config.seed, cell.config.recipe.components, cell.config.recipe.epochs) == (7, 2, 40)
+
+
+def test_a_method_is_left_out_on_backbones_it_cannot_be_built_on() -> None:
+    text = "{data: cifar10, seeds: [0], tasks: [noise], method: sde-net, backbone: %s, figure: curve, table: %s}"
+    table = "[{task: noise, metrics: auroc, scores: entropy}]"
+    grid = parsed(text % ("[vgg16, resnet18]", table), "t")
+    assert [cell.config.backbone for cell in grid.cells] == ["resnet18"]
+    with pytest.raises(GridError, match="none of its methods can be built"):
+        parsed(text % ("vgg16", table), "t")
+
+
+def test_identity_is_the_configuration_of_run_and_evaluation_alone() -> None:
+    def keys(text: str) -> list[str]:
+        return [cell.key for cell in parsed(text, "t").cells]
+
+    plain = keys(TINY)
+    assert keys(TINY.replace("title: Tiny", "title: Other")) == plain
+    assert keys(with_line("epsilons: [0.5]")) == plain  # nothing is attacked
+    assert keys(with_line("foreign: [photos]")) == plain  # nor compared with photographs
+    assert keys(TINY.replace("dsui}", "dsui, label: ours}")) == plain
+    assert keys(TINY.replace("dsui}", "dsui, set: {epochs: 3}}"))[:2] == plain[:2]
+    for changed in ("[misclassification, noise]", "[misclassification, fgsm]"):
+        assert not set(keys(TINY.replace("[misclassification]", changed))) & set(plain)
+
+
+def test_settings_that_change_nothing_lead_to_the_same_run() -> None:
+    same = TINY.replace("{epochs: 2}", "{epochs: 2, batch: 64}")
+    assert [cell.run for cell in parsed(same, "t").cells] == [cell.run for cell in parsed(TINY, "t").cells]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (with_line("sedes: [1]"), ["'sedes'", "'seeds'"]),
+        (TINY.replace("method: dsui", "mehtod: dsui"), ["run 2", "'mehtod'", "'method'"]),
+        (TINY.replace("metrics: auroc", "metrisc: auroc"), ["table", "'metrisc'", "'metrics'"]),
+        (TINY.replace("epochs: 2", "epochz: 2"), ["'epochz'", "'epochs'"]),
+        (TINY.replace("method: dsui", "method: dsiu"), ["'dsiu'", "'dsui'"]),
+        (TINY.replace("small", "smal"), ["backbone 'smal'", "'small'"]),
+        (TINY.replace("data: digits", "data: digist"), ["'digist'", "digits"]),
+        (TINY.replace("data: digits", "data: photos"), ["photos has no training images"]),
+        (TINY.replace("recipe: demo", "recipe: dmeo"), ["'dmeo'", "demo"]),
+        (TINY.replace("[misclassification]", "[misclasification]"), ["task 'misclasification'", "'misclassification'"]),
+        (TINY.replace("metrics: auroc", "metrics: aurok"), ["metric 'aurok'", "'auroc'"]),
+        (TINY.replace("[0]", "[one]"), ["'one'", "whole number"]),
+        (TINY.replace("seeds: [0]\n", ""), ["has no seeds"]),
+        (with_line("figure: curves"), ["figure 'curves'", "'curve'"]),
+        (with_line("published: table5"), ["table of the paper 'table5'", "'table4'"]),
+        (TINY.replace("[misclassification]", "[ood]"), ["name the foreign sets for digits"]),
+        (TINY.replace("[misclassification]", "[ood]") + "foreign: [digits]", ["digits is foreign to itself"]),
+        (TINY.replace("[misclassification]", "[ood]") + "foreign: {svhn: [photos]}", ["nothing is said for digits"]),
+        (TINY.replace("[misclassification]", "[open-set]"), ["open-set task needs known classes"]),
+        (with_line("outliers: mnist"), ["msp does not learn from outliers"]),
+        (with_line('label: "{epoch}"'), ["label '{epoch}'", "epochs"]),
+        (TINY.replace("{method: dsui}", "{method: dsui, set: {epochs: [2, 3]}}"), ["two different runs", "label"]),
+        (TINY[: TINY.index("table:")], ["has no table"]),
+        (with_line("set: 3"), ["set is 3"]),
+        ("- 1", ["no mapping"]),
+        ("title: [", ["not valid YAML", "line 1"]),
+    ],
+)
+def test_a_mistake_names_itself_and_what_was_meant(text: str, words: list[str]) -> None:
+    with pytest.raises(DsuiError) as raised:
+        parsed(text, "mine")
+    for word in words:
+        assert word in str(raised.value)
+
+
+def test_a_grid_is_found_by_name_or_by_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(TINY, encoding="utf-8")
+    assert load_grid(str(tmp_path / "mine.yaml")).name == "mine"
+    with pytest.raises(GridError, match="did you mean 'accuracy'"):
+        load_grid("acuracy")
+    with pytest.raises(GridError, match=r"cannot read the grid .*No such file"):
+        load_grid(str(tmp_path / "absent.yaml"))
+
+
+def test_a_cell_names_the_data_it_needs() -> None:
+    (cell,) = load_grid("distributions").cells
+    assert cell.sets == {"cifar10": ("train", "test"), "svhn": ("test",)}
+    text = TINY.replace("method: msp, as: [msp, rkl]", "method: rkl") + "outliers: null"
+    with_outliers = parsed(text.replace("method: rkl", "method: rkl, outliers: mnist"), "t").cells[0]
+    assert with_outliers.sets == {"digits": ("train", "test"), "mnist": ("train",)}

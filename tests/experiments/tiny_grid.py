@@ -1,0 +1,68 @@
+"""A grid of two runs and three cells that trains for seconds on embedded digits, and studies of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from dsui.evaluation.results import Row
+from dsui.experiments.cell_run import Conditions
+from dsui.experiments.grid import Cell, parsed
+from dsui.experiments.study import Study
+
+TINY = """
+title: Tiny
+data: digits
+backbone: small
+recipe: demo
+set: {epochs: 2}
+seeds: [0]
+tasks: [misclassification]
+runs:
+  - {method: msp, as: [msp, rkl]}
+  - {method: dsui}
+table:
+  - {task: accuracy, metrics: accuracy, scores: prediction}
+  - {task: misclassification, metrics: auroc, scores: max_probability}
+"""
+"""rkl can predict with msp's weights, as mc-dropout can; without a neck it is much faster."""
+
+
+class Silent:
+    """A reporter that reports nothing."""
+
+    def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
+
+    def epoch(self, row: dict[str, object]) -> None: ...
+
+
+CONDITIONS = Conditions(None, torch.device("cpu"), False, Silent())
+
+
+def tiny_study(out: Path, text: str = TINY, root: Path | None = None) -> Study:
+    return Study(parsed(text, "tiny"), out, root)
+
+
+def carry_out(study: Study, conditions: Conditions = CONDITIONS) -> list[Cell]:
+    """The cells that ended, in order."""
+    ended: list[Cell] = []
+    for job in study.jobs(study.grid.cells):
+        study.run(job, conditions, lambda cell, _seconds: ended.append(cell))
+    return ended
+
+
+def figures(rows: list[Row]) -> list[tuple[object, ...]]:
+    """What two studies that did the same must agree on: all but the time they took."""
+    timed = {"seconds_per_1000"}
+    return [
+        (
+            row.run,
+            row.method,
+            row.task,
+            row.foreign,
+            row.score,
+            {k: v for k, v in row.metrics.items() if k not in timed},
+        )
+        for row in rows
+    ]

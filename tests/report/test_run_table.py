@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dsui.evaluation.results import Row
+from dsui.evaluation.tasks import TASKS
+from dsui.report.run_table import SHOWN, run_table
+from dsui.report.tables import Table, to_latex, to_markdown
+
+METRICS = ("auroc", "aupr", "aurc", "fpr95")
+ROW = Row(
+    run="dsui-0",
+    method="dsui",
+    objective="bounded",
+    data="digits",
+    backbone="small",
+    recipe="demo",
+    seed=4,
+    task="misclassification",
+    foreign=None,
+    score="entropy",
+    metrics={name: place / 10 for place, name in enumerate(METRICS)},
+    n_positive=1,
+    n_negative=1,
+    protocol=None,
+    split=None,
+    versions={},
+    device="cpu",
+    seconds=1.0,
+    commit=None,
+)
+ACCURACY = replace(ROW, task="accuracy", score="prediction", metrics={"accuracy": 0.98765})
+
+
+def figures(table: Table) -> dict[str, dict[str, float | None]]:
+    names = [column.name for column in table.columns]
+    return {line.label: dict(zip(names, [cell.mean for cell in line.cells], strict=True)) for line in table.lines}
+
+
+def test_every_task_has_columns() -> None:
+    assert SHOWN.keys() == set(TASKS)
+
+
+def test_a_line_for_each_score_and_a_column_for_each_task_set_and_metric() -> None:
+    rows = [
+        ACCURACY,
+        ROW,
+        replace(ROW, score="log_density", metrics={"auroc": 0.5, "aupr": 0.6, "aurc": 0.7}),
+        replace(ROW, task="ood", foreign="svhn", metrics={"auroc": 0.8, "fpr95": 0.1}),
+        replace(ROW, task="ood", foreign="svhn", score="log_density", metrics={"auroc": 0.9, "fpr95": 0.2}),
+        replace(ROW, task="fgsm", foreign=8 / 255, metrics={"auroc": 0.55}),
+        replace(ROW, task="noise", foreign="noise", score="knn", metrics={"auroc": 1.0, "fpr95": 0.0}),
+        replace(ROW, task="open-set", foreign="unknown", metrics={"auroc": 0.66, "aupr": 0.77}),
+    ]
+    table = run_table(rows)
+    assert figures(table) == {
+        "Ent.": {
+            "misclassification AUROC": 0.0,
+            "misclassification AUPR": 0.1,
+            "misclassification AURC": 0.2,
+            "svhn AUROC": 0.8,
+            "svhn FPR95": 0.1,
+            "ε 0.0314 AUROC": 0.55,
+            "noise AUROC": None,
+            "noise FPR95": None,
+            "open-set AUROC": 0.66,
+            "open-set AUPR": 0.77,
+        },
+        "log-density": {
+            **dict.fromkeys(figures(table)["Ent."]),
+            "misclassification AUROC": 0.5,
+            "misclassification AUPR": 0.6,
+            "misclassification AURC": 0.7,
+            "svhn AUROC": 0.9,
+            "svhn FPR95": 0.2,
+        },
+        "knn": {**dict.fromkeys(figures(table)["Ent."]), "noise AUROC": 1.0, "noise FPR95": 0.0},
+    }
+
+
+def test_the_title_names_the_run_and_the_note_its_accuracies() -> None:
+    density = replace(ACCURACY, score="density", metrics={"accuracy": 0.9})
+    table = run_table([ACCURACY, density, ROW])
+    assert table.title == "dsui-0: dsui on digits, small, demo recipe, seed 4"
+    assert table.note == "accuracy of the prediction 98.77 %; accuracy of the density 90.00 %."
+    assert run_table([ROW]).note == ""
+    assert table.corner == "score"
+
+
+def test_directions_are_those_of_the_metrics() -> None:
+    table = run_table([ROW, replace(ROW, task="noise", foreign="noise")])
+    better = {column.name: column.higher_is_better for column in table.columns}
+    assert better == {
+        "misclassification AUROC": True,
+        "misclassification AUPR": True,
+        "misclassification AURC": False,
+        "noise AUROC": True,
+        "noise FPR95": False,
+    }
+
+
+def test_a_figure_that_does_not_exist_is_a_dash() -> None:
+    table = run_table([replace(ROW, metrics={"auroc": float("nan"), "aupr": float("nan"), "aurc": 0.0})])
+    assert [cell.mean for cell in table.lines[0].cells] == [None, None, 0.0]
+    assert "-" in to_markdown(table).splitlines()[4]
+    assert to_latex(table).count(" - ") == 2
