@@ -8,10 +8,11 @@ formula is compiled. Small tensors, other devices and machines without a working
 from __future__ import annotations
 
 import importlib.util
+import sys
 import warnings
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import ParamSpec, TypeVar, cast
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -47,8 +48,21 @@ def fused(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
 
 
 def uncompiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """`function` run as written even inside a compiled model, for code that changes PyTorch's own settings."""
-    return cast("Callable[Arguments, Result]", torch.compiler.disable(function))
+    """`function` run as written even inside a compiled model, for code that changes PyTorch's own settings.
+
+    The compiler is asked to leave it alone only once it is loaded: loading it takes longer than loading PyTorch.
+    """
+    left_alone: list[Callable[Arguments, Result]] = []
+
+    @wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        if "torch._dynamo" not in sys.modules:
+            return function(*args, **kwargs)
+        if not left_alone:
+            left_alone.append(torch.compiler.disable(function))
+        return left_alone[0](*args, **kwargs)
+
+    return call
 
 
 @cache

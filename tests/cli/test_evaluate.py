@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner, Result
 
 from dsui.cli import app, main
@@ -28,7 +29,7 @@ MISSED = ["--tasks", "misclassification"]
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Trained once: "msp" on all digits, "open" on six of them with a tenth held out."""
     folder = tmp_path_factory.mktemp("runs")
-    for name, options in {"msp": [], "open": ["--known", "0,1,2,3,4,5", "--held-out", "0.1"]}.items():
+    for name, options in {"msp": [], "open": ["--known", "0,1,2,3,4,5", "--calibration", "0.1"]}.items():
         arguments = [*TRAIN, "--data", "digits", "--method", "msp", *options, "--out", str(folder / name)]
         assert runner.invoke(app, arguments, catch_exceptions=False).exit_code == 0
     return folder
@@ -166,6 +167,8 @@ def test_a_sentence_for_every_mistake(run: Path, tmp_path: Path) -> None:
     assert "held no images out" in fails(run, "--on", "held-out", *MISSED)
     assert "train with --known" in fails(run, "--tasks", "open-set")
     assert "--device tpu is unknown" in fails(run, "--device", "tpu")
+    if not torch.cuda.is_available():
+        assert "there is no GPU that PyTorch can use; choose --device cpu." in fails(run, "--device", "cuda")
     for strength in ("strong", "-0.1", "nan", "inf", ""):
         assert "is no strength of an attack" in fails(run, "--epsilons", f"0.1,{strength}")
     assert "svhn" in fails(run, "--tasks", "ood", "--foreign", "svhn", "--root", tmp_path)

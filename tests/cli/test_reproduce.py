@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from dsui.cli import app
 from dsui.errors import DsuiError
 from dsui.evaluation.results import Row, read
-from dsui.experiments.grid import load_grid
+from dsui.experiments.grid_file import load_grid
 from dsui.experiments.study import Study
 from dsui.training.run_folder import CONFIG, WEIGHTS
 

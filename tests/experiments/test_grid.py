@@ -10,7 +10,8 @@ from tiny_grid import TINY
 
 from dsui.errors import DsuiError
 from dsui.evaluation.published import PublishedRow, published
-from dsui.experiments.grid import Grid, GridError, load_grid, names, parsed
+from dsui.experiments.grid import Grid
+from dsui.experiments.grid_file import GridError, load_grid, names, parsed
 
 FIVE = 5
 
@@ -128,6 +129,13 @@ def test_identity_is_the_configuration_of_run_and_evaluation_alone() -> None:
         assert not set(keys(TINY.replace("[misclassification]", changed))) & set(plain)
 
 
+def test_two_figures_of_one_run_are_two_cells() -> None:
+    (distributions,) = load_grid("distributions").cells
+    (embedding,) = [cell for cell in load_grid("tsne").cells if cell.predictor == "dsui"]
+    assert distributions.run == embedding.run
+    assert distributions.key != embedding.key
+
+
 def test_settings_that_change_nothing_lead_to_the_same_run() -> None:
     same = TINY.replace("{epochs: 2}", "{epochs: 2, batch: 64}")
     assert [cell.run for cell in parsed(same, "t").cells] == [cell.run for cell in parsed(TINY, "t").cells]
@@ -178,6 +186,17 @@ def test_a_grid_is_found_by_name_or_by_file(tmp_path: Path) -> None:
         load_grid("acuracy")
     with pytest.raises(GridError, match=r"cannot read the grid .*No such file"):
         load_grid(str(tmp_path / "absent.yaml"))
+
+
+def test_the_grid_of_the_guide_is_a_grid() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    grid = parsed(guide.split("```yaml\n")[1].split("```")[0], "guide")
+    assert {cell.label for cell in grid.cells} == {"msp", "mc-dropout", "dsui, K 1", "dsui, K 8"}
+    for name in names():
+        runs, cells = len({cell.run for cell in load_grid(name).cells}), len(load_grid(name).cells)
+        assert any(
+            line.startswith(f"| `{name}` |") and line.endswith(f"| {cells} | {runs} |") for line in guide.splitlines()
+        )
 
 
 def test_a_cell_names_the_data_it_needs() -> None:

@@ -19,7 +19,8 @@ from dsui.evaluation.model import load_model, run_facts
 from dsui.evaluation.published import published
 from dsui.evaluation.results import Row, read
 from dsui.experiments import cell_run, estimate, figure_points
-from dsui.experiments.grid import Cell, load_grid
+from dsui.experiments.grid import Cell
+from dsui.experiments.grid_file import load_grid
 from dsui.experiments.study import State, Study
 from dsui.experiments.study_table import columns, figure_csv, study_table
 from dsui.training.loop import InterruptedRun

@@ -8,7 +8,8 @@ import torch
 
 from dsui.evaluation.results import Row
 from dsui.experiments.cell_run import Conditions
-from dsui.experiments.grid import Cell, parsed
+from dsui.experiments.grid import Cell
+from dsui.experiments.grid_file import parsed
 from dsui.experiments.study import Study
 
 TINY = """

@@ -41,18 +41,18 @@ def gradient(method: PriorNetwork, logits: Tensor, labels: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_loss_is_the_divergence_from_the_targets_by_the_concentration(name: str) -> None:
+def test_loss_is_the_divergence_from_the_targets(name: str) -> None:
     method, logits, labels = made(name, concentration=50.0, outlier_weight=0.3), drawn(12), torch.arange(8)
     model = Dirichlet(logits.double().exp())
     target = torch.ones(12, 10, dtype=torch.float64)
     target[range(8), labels] += 50  # the last four rows are outliers
     pair = (Dirichlet(target), model) if name == "dpn" else (model, Dirichlet(target))
-    divergence = reference_kl(*pair)
-    expected = (divergence[:8].mean() + 0.3 * divergence[8:].mean()) / 50
+    divergence = reference_kl(*pair) / (1 if name == "dpn" else 50)
+    expected = divergence[:8].mean() + 0.3 * divergence[8:].mean()
     assert method.loss(logits, labels).item() == pytest.approx(expected.item(), rel=1e-6)  # returned in float32
     assert set(method.terms) == {"divergence", "outlier_divergence"}
     alone = method.loss(logits[:8], labels).item()
-    assert alone == pytest.approx(divergence[:8].mean().item() / 50, rel=1e-6)  # returned in float32
+    assert alone == pytest.approx(divergence[:8].mean().item(), rel=1e-6)  # returned in float32
     assert set(method.terms) == {"divergence"}
 
 
@@ -70,7 +70,7 @@ def test_loss_is_least_at_the_target(name: str) -> None:
     best = label_concentrations(labels, 10, 100.0).log().float()
     method = made(name)
     assert method.loss(best, labels).abs() < 1e-6  # logits are float32
-    assert gradient(method, best, labels).abs().max() < 1e-6  # likewise
+    assert gradient(method, best, labels).abs().max() < 1e-5  # likewise
 
 
 def best_alpha(name: str, label_shares: Tensor, concentration: float = 100.0) -> Tensor:
@@ -117,7 +117,9 @@ def test_gradient_is_finite_and_bounded_and_points_home_for_any_float32_logits(n
     far = 60 * torch.rand(rows, classes, generator=torch.Generator().manual_seed(0)) - 30
     slope = rows * gradient(method, far, labels)
     assert slope.isfinite().all()
-    assert slope.abs().max() < 1.1 / SMALLEST  # (1 + 1 / b) / alpha at the lower bound, where the reverse is steepest
+    surprise = torch.digamma(torch.tensor(classes + 100.0)) - torch.digamma(torch.tensor(1.0))
+    steepest = {"dpn": LARGEST * 101 * surprise, "rkl": 1.01 / SMALLEST}[name]  # at the upper and at the lower bound
+    assert slope.abs().max() < 1.01 * steepest  # terms that vanish beside the steepest one
     wrong = torch.full((classes, classes), -30.0).fill_diagonal_(30.0)
     swapped = torch.arange(classes).roll(1)
     slope = gradient(method, wrong, swapped)

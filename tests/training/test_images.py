@@ -97,12 +97,12 @@ def test_images_that_are_read_from_files_are_not_decoded_to_be_chosen() -> None:
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, 2.0])
 def test_a_share_that_is_none_is_told(share: float) -> None:
-    with pytest.raises(DsuiError, match=r"--held-out .* must be a share .* between 0 and 1, as in 0\.1"):
+    with pytest.raises(DsuiError, match=r"--calibration .* must be a share .* between 0 and 1, as in 0\.1"):
         training_images(replace(RUN, held_out=share), UNEVEN)
 
 
 def test_a_run_that_held_nothing_out_says_so() -> None:
-    with pytest.raises(DsuiError, match=r"held no images out; train it with --held-out 0\.1"):
+    with pytest.raises(DsuiError, match=r"held no images out; train it with --calibration 0\.1"):
         held_out_images(RUN, UNEVEN)
 
 

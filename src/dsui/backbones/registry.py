@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +17,9 @@ if TYPE_CHECKING:
     from dsui.backbones import Backbone
 
 BACKBONES: dict[str, type[Backbone]] = {"small": SmallNet, "resnet18": ResNet18, "vgg16": VGG16}
+OWN = "own:"
+"""Begins the name of a backbone that is no name's but a user's module; see `lent`."""
+_own: ContextVar[Backbone | None] = ContextVar("own backbone", default=None)
 
 
 def names() -> tuple[str, ...]:
@@ -21,7 +28,24 @@ def names() -> tuple[str, ...]:
 
 def build(name: str, channels: int = 3, **options: Any) -> Backbone:
     """A freshly initialised backbone; `options` are its class's own: `width` (small), `released_start` (resnet18)."""
+    if name.startswith(OWN):
+        if (own := _own.get()) is None:
+            raise ValueError(
+                f"this model stands on a module of its user's own, {name.removeprefix(OWN)}; load it in Python with "
+                "such a module: Predictor.load(path, backbone=module)."
+            )
+        return copy.deepcopy(own)
     if name not in BACKBONES:
         nearest = get_close_matches(name.lower(), BACKBONES, n=1, cutoff=0)[0]
         raise ValueError(f"no backbone {name!r}; did you mean {nearest!r}? There are {', '.join(BACKBONES)}.")
     return BACKBONES[name](channels=channels, **options)
+
+
+@contextmanager
+def lent(backbone: Backbone, kind: str) -> Iterator[str]:
+    """Within this context, and in this thread, the name it gives builds copies of `backbone`, weights and all."""
+    token = _own.set(backbone)
+    try:
+        yield f"{OWN}{kind}"
+    finally:
+        _own.reset(token)

@@ -13,6 +13,9 @@ from dsui.cli.compare import compare
 from dsui.cli.data import data_app
 from dsui.cli.demo import demo
 from dsui.cli.evaluate import evaluate
+from dsui.cli.info import info
+from dsui.cli.predict import predict
+from dsui.cli.report import report
 from dsui.cli.reproduce import reproduce
 from dsui.cli.train import train
 from dsui.errors import DsuiError
@@ -27,6 +30,9 @@ app.command()(train)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(reproduce)
+app.command()(report)
+app.command()(predict)
+app.command()(info)
 app.add_typer(data_app, name="data")
 
 

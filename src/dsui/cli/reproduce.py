@@ -21,7 +21,8 @@ from dsui.cli.formats import Format, formatted
 from dsui.errors import DsuiError
 from dsui.experiments.cell_run import Conditions
 from dsui.experiments.engines import several_processes, slurm_script, with_ray
-from dsui.experiments.grid import Cell, Grid, load_grid, names
+from dsui.experiments.grid import Cell, Grid
+from dsui.experiments.grid_file import load_grid, names
 from dsui.experiments.study import Job, Study
 from dsui.experiments.study_table import figure_csv, missing_notes, study_table
 from dsui.report import tables
@@ -119,7 +120,7 @@ class _Screen:
         self.console = Console(stderr=True, highlight=False)
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
         self.bar = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
-        self.task = self.bar.add_task("starting", total=None)
+        self.task = self.bar.add_task("cells", total=self.total)
 
     def __enter__(self) -> _Screen:
         self.bar.start()
@@ -133,7 +134,7 @@ class _Screen:
         self._update("starting", None, None)
 
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
-        self._update(f"loss {figures['loss']:.4g}" if "loss" in figures else "training", done, total)
+        self._update(f"loss {figures['loss']:.4g}" if figures.get("loss") else "training", done, total)
 
     def epoch(self, row: dict[str, object]) -> None:
         """The bar has told."""
@@ -158,6 +159,7 @@ class _Screen:
             if not self.study.record(cell):
                 self.study.fail(cell, f"its process ended with status {status}; its log is in {self.study.out / LOGS}.")
             self.told(cell, seconds)
+        self.bar.update(self.task, completed=self.position)
 
     def _update(self, words: str, done: int | None, total: int | None) -> None:
         description = f"{self.position + 1}/{self.total} {self.running}: {words}"

@@ -19,7 +19,7 @@ from dsui.methods.registry import names
 from dsui.training.checkpoint import SHORTEST_PAUSE
 from dsui.training.config import RunConfig
 from dsui.training.distributed import joined
-from dsui.training.images import training_images
+from dsui.training.images import held_out_images, training_images
 from dsui.training.loop import IMAGES_PER_SECOND, Reporter, fit
 from dsui.training.recipe_file import load_recipe, method_options
 from dsui.training.run_folder import CONFIG
@@ -42,9 +42,13 @@ def train(
     known: Annotated[
         str | None, typer.Option(help="Train on some classes only: neal-0 .. neal-4, arpl-0 .. arpl-4, or 0,2,5.")
     ] = None,
-    held_out: Annotated[
-        float, typer.Option(help="Share of the training images to set aside, to select by or calibrate with.")
-    ] = 0.0,
+    calibration: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the training images to set aside, for thresholds of `dsui predict` or to select by.",
+            show_default="0.1 for folder:PATH, else 0",
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     root: Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")] = None,
     size: Annotated[int, typer.Option(help="folder:PATH: side of the images in pixels.")] = 32,
@@ -75,8 +79,10 @@ def train(
         foreign = None if outliers is None else _images(outliers, root, size, channels, skip_bad)
         channels, size = whole.shape[:2]
         chosen = load_recipe(recipe, data, overrides)
-        config = RunConfig(data, backbone, method, seed, size, channels, chosen, options, outliers, known, held_out)
+        share = calibration if calibration is not None else 0.1 if data.startswith(FOLDER) else 0.0
+        config = RunConfig(data, backbone, method, seed, size, channels, chosen, options, outliers, known, share)
         images = training_images(config, whole)
+        held_out = None if share == 0 else held_out_images(config, whole)
         place = torch.device(kind, world.local_rank) if kind == "cuda" else torch.device("cpu")
         with _Screen(quiet or not world.leader, chosen.epochs) as screen:
             reporter = _WithTensorBoard(screen, out) if tensorboard and world.leader else screen
@@ -92,6 +98,7 @@ def train(
                 sync_norms,
                 checkpoint_seconds=checkpoint_seconds,
                 outliers=foreign,
+                held_out=held_out,
             )
         if world.leader and not quiet:
             typer.echo(f"Trained; the weights are in {out / 'model.safetensors'}.")

@@ -59,16 +59,21 @@ def picture(path: Path, channels: int) -> Image.Image:
     """The decoded image in mode L (1 channel) or RGB (3)."""
     try:
         with _open(path) as image:
-            upright = ImageOps.exif_transpose(image)
-            if upright.mode in {"I", "F"} or upright.mode.startswith("I;16"):
-                upright = _eight_bit(upright)
-            if upright.has_transparency_data:
-                white = Image.new("RGBA", upright.size, "white")
-                upright = Image.alpha_composite(white, upright.convert("RGBA"))
-            colour = upright.convert("RGB")
-            return colour if channels == 3 else colour.convert("L")
+            return as_seen(image, channels)
     except Exception as error:
         raise _explained(error, path) from error
+
+
+def as_seen(image: Image.Image, channels: int) -> Image.Image:
+    """Upright, opaque and of 8 bits, in mode L (1 channel) or RGB (3)."""
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode in {"I", "F"} or upright.mode.startswith("I;16"):
+        upright = _eight_bit(upright)
+    if upright.has_transparency_data:
+        white = Image.new("RGBA", upright.size, "white")
+        upright = Image.alpha_composite(white, upright.convert("RGBA"))
+    colour = upright.convert("RGB")
+    return colour if channels == 3 else colour.convert("L")
 
 
 def square(image: Image.Image, size: int) -> Image.Image:

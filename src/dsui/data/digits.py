@@ -7,7 +7,6 @@ the same.
 from __future__ import annotations
 
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor
 
 from dsui.data.dataset import MemorySet
@@ -21,6 +20,8 @@ SPLIT_SEED = 0
 
 def digits() -> tuple[Tensor, Tensor]:
     """Images [1797, 1, 8, 8] in [0, 1] and labels [1797]."""
+    from sklearn.datasets import load_digits  # slow to load
+
     pixels, labels = load_digits(return_X_y=True)
     images = torch.from_numpy(pixels).float().view(-1, 1, SIDE, SIDE) / LARGEST_PIXEL
     return images, torch.from_numpy(labels).long()

@@ -57,8 +57,8 @@ class FolderSet:
         return self.channels, self.size, self.size
 
     def read(self, indices: Tensor) -> Tensor:
-        images = [_decode(self.files[index], self.size, self.channels) for index in indices.tolist()]
-        return torch.from_numpy(np.stack(images)) if images else torch.empty((0, *self.shape), dtype=torch.uint8)
+        decode = partial(_decode, size=self.size, channels=self.channels)
+        return read_all([self.files[index] for index in indices.tolist()], decode, self.shape)
 
     def in_memory(self) -> MemorySet:
         """Every image decoded once, by all processors."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.datasets import load_sample_images
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dsui.data.dataset import MemorySet
@@ -21,13 +21,13 @@ LUMA = (0.299, 0.587, 0.114)
 
 def photo_patches(count: int, side: int, seed: int) -> Tensor:
     """[count, 1, side, side] grey patches in [0, 1]."""
-    photos = [np.tensordot(photo / 255, LUMA, axes=1)[None] for photo in load_sample_images().images]
+    photos = [np.tensordot(photo / 255, LUMA, axes=1)[None] for photo in _photographs()]
     return _patches([torch.from_numpy(photo).float() for photo in photos], count, side, seed)
 
 
 def photo_set() -> MemorySet:
     """1,500 colour patches, 8-bit [1500, 3, 32, 32], always the same; all of the one class "photo"."""
-    photos = [torch.from_numpy(photo.transpose(2, 0, 1) / 255).float() for photo in load_sample_images().images]
+    photos = [torch.from_numpy(photo.transpose(2, 0, 1) / 255).float() for photo in _photographs()]
     pixels = (_patches(photos, SET_IMAGES, SET_SIDE, SET_SEED) * 255).round().to(torch.uint8)
     return MemorySet("photos", ("photo",), pixels, torch.zeros(SET_IMAGES, dtype=torch.int64))
 
@@ -55,3 +55,10 @@ PHOTOS = Published(
     page="https://scikit-learn.org/stable/datasets/loading_other_datasets.html",
     licence="CC BY 2.0",
 )
+
+
+def _photographs() -> list[NDArray[np.uint8]]:
+    from sklearn.datasets import load_sample_images  # slow to load
+
+    images: list[NDArray[np.uint8]] = load_sample_images().images
+    return images

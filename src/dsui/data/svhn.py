@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from scipy.io import loadmat
 
 from dsui.data.dataset import MemorySet
 from dsui.data.published import Published, RemoteFile, Split, damaged, missing
@@ -24,6 +23,8 @@ CLASSES = tuple("0123456789")
 
 
 def svhn(root: Path, split: str) -> MemorySet:
+    from scipy.io import loadmat  # slow to load
+
     path = root / f"{split}_32x32.mat"
     if not path.is_file():
         raise missing(path, NAME)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from dsui.checks import check_at_least
@@ -64,6 +63,8 @@ def t_test(first: Summary, second: Summary, equal_variances: bool = True) -> flo
         return math.nan
     if first.deviation == second.deviation == 0:
         return float(first.mean == second.mean)
+    from scipy import stats  # takes as long to load as all of dsui
+
     result = stats.ttest_ind_from_stats(
         first.mean, first.deviation, first.runs, second.mean, second.deviation, second.runs, equal_variances
     )
@@ -95,6 +96,8 @@ def mean_ranks(figures: Mapping[str, Sequence[float]], higher_is_better: Sequenc
 
     A column in which a method has no figure (nan) does not count for any of them; without a column left, nan.
     """
+    from scipy import stats
+
     columns = [
         stats.rankdata([-value if higher else value for value in column])
         for column, higher in zip(zip(*figures.values(), strict=True), higher_is_better, strict=True)

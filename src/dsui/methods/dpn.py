@@ -2,11 +2,12 @@
 
 The network's logits are the logarithms of a Dirichlet's concentrations, alpha = exp(y), so that softmax(y) is its mean:
 
-    L = (E_own KL[Dir(1 + b e_t) || Dir(alpha)] + w E_foreign KL[Dir(1) || Dir(alpha)]) / b
+    L = E_own KL[Dir(1 + b e_t) || Dir(alpha)] + w E_foreign KL[Dir(1) || Dir(alpha)]
 
-t is the label; the second term is there where a run is given outliers. Targets and the division by b, which keeps the
-size of L whatever b is, are those of the authors' maintained code. The target of the paper, a mean with 0.01 on every
-wrong class times 100, is (91, 1, ..., 1) for ten classes: nearly the same.
+t is the label; the second term is there where a run is given outliers. Targets are those of the authors' maintained
+code. The target of the paper, a mean with 0.01 on every wrong class times 100, is (91, 1, ..., 1) for ten classes:
+nearly the same. Their code divides L by b, which suits the reverse divergence: the forward one and its gradient hardly
+grow with b, and divided by 100 they are too small beside a recipe's weight decay.
 
 The divergence covers modes: where labels disagree, the best single Dirichlet is one with alpha < 1, spread over the
 corners they point to. `dsui.methods.rkl` turns the divergence round.
@@ -64,10 +65,10 @@ class PriorNetwork(MaxSoftmax):
         alpha = bounded_concentrations(output, SMALLEST, LARGEST * (1 + self.concentration))
         own, foreign = alpha[: len(labels)], alpha[len(labels) :]
         target = label_concentrations(labels, alpha.shape[1], self.concentration)
-        value = self._divergence(own, target).mean() / self.concentration
+        value = self._divergence(own, target).mean()
         self.terms = {"divergence": value.detach().float()}
         if len(foreign) > 0:
-            flat = self._divergence(foreign, torch.ones_like(foreign)).mean() / self.concentration
+            flat = self._divergence(foreign, torch.ones_like(foreign)).mean()
             self.terms["outlier_divergence"] = flat.detach().float()
             value = value + self.outlier_weight * flat
         return value.float()
@@ -81,5 +82,5 @@ class PriorNetwork(MaxSoftmax):
         return Outputs(plain.features, plain.logits, weight=plain.weight, bias=plain.bias, own=own)
 
     def _divergence(self, alpha: Tensor, target: Tensor) -> Tensor:
-        """[B] of concentrations [B, C] from their targets."""
+        """[B] between concentrations [B, C] and their targets, in the size that suits a weight decay."""
         return kl_divergence(target, alpha)

@@ -2,7 +2,7 @@
 
     L = (E_own KL[Dir(alpha) || Dir(1 + b e_t)] + w E_foreign KL[Dir(alpha) || Dir(1)]) / b
 
-as in `dsui.methods.dpn`, with the divergence turned round. Averaged over the labels of one image it is, up to a
+as in `dsui.methods.dpn`, with the divergence turned round and divided by b, in proportion to which it grows. Averaged over the labels of one image it is, up to a
 constant, the divergence from a single Dirichlet, whose concentrations are the averaged targets: where labels disagree
 alpha stays large and only its mean becomes uncertain. Also
 
@@ -23,4 +23,4 @@ class ReversePriorNetwork(PriorNetwork):
     """Options and own uncertainties are those of `PriorNetwork`."""
 
     def _divergence(self, alpha: Tensor, target: Tensor) -> Tensor:
-        return kl_divergence(alpha, target)
+        return kl_divergence(alpha, target) / self.concentration

@@ -23,7 +23,9 @@ def training_images(config: RunConfig, whole: ImageSet) -> ImageSet:
 def held_out_images(config: RunConfig, whole: ImageSet) -> ImageSet:
     """Those of `whole` that the run did not train on."""
     if config.held_out == 0:
-        raise DsuiError("this run held no images out; train it with --held-out 0.1, or evaluate it on the test split.")
+        raise DsuiError(
+            "this run held no images out; train it with --calibration 0.1, or evaluate it on the test split."
+        )
     known = known_images(config, whole)
     return chosen(known, _parts(known.labels, config.held_out)[1], f"{known.name}:held-out")
 
@@ -36,13 +38,16 @@ def known_images(config: RunConfig, images: ImageSet) -> ImageSet:
 def _parts(labels: Tensor, share: float) -> tuple[Tensor, Tensor]:
     """Indices to train on and indices held out, ascending; of every class the same share, and at least one of each."""
     if not 0 < share < 1:
-        raise DsuiError(f"--held-out {share} must be a share of the training images between 0 and 1, as in 0.1.")
+        raise DsuiError(f"--calibration {share} must be a share of the training images between 0 and 1, as in 0.1.")
     generator = torch.Generator().manual_seed(SPLIT_SEED)
     held_out = torch.zeros(len(labels), dtype=torch.bool)
     for label in labels.unique().tolist():
         members = (labels == label).nonzero().flatten()
         if len(members) < 2:
-            raise DsuiError(f"class {label} has a single training image, so none can be held out; add images.")
+            raise DsuiError(
+                f"class {label} has a single training image, so none can be held out; "
+                "add images or choose --calibration 0."
+            )
         count = min(max(round(share * len(members)), 1), len(members) - 1)
         held_out[members[torch.randperm(len(members), generator=generator)[:count]]] = True
     return (~held_out).nonzero().flatten(), held_out.nonzero().flatten()

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import signal
+import threading
 from types import FrameType, TracebackType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruption:
-    """Within its context the first signal sets `wanted`; a second one ends the process as usual."""
+    """Within its context the first signal sets `wanted`; a second one ends the process as usual.
+
+    Python lets only the main thread listen, so a run in another one is not told.
+    """
 
     def __init__(self) -> None:
         self.wanted = False
         self._former: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Interruption:
-        for number in SIGNALS:
+        for number in SIGNALS if threading.current_thread() is threading.main_thread() else ():
             self._former[number] = signal.signal(number, self._note)
         return self
 

@@ -18,6 +18,7 @@ import torch
 
 from dsui import __version__
 from dsui.data.dataset import ImageSet
+from dsui.deploy.calibration import CALIBRATION, measure
 from dsui.errors import DivergenceError, DsuiError
 from dsui.training.checkpoint import SHORTEST_PAUSE, Pacer, check_room
 from dsui.training.config import RunConfig
@@ -66,8 +67,12 @@ def fit(
     memory_budget: int | None = None,
     checkpoint_seconds: float = SHORTEST_PAUSE,
     outliers: ImageSet | None = None,
+    held_out: ImageSet | None = None,
 ) -> Trainer:
-    """The finished trainer; its run folder holds weights, state and log. In several processes the leader writes."""
+    """The finished trainer; its run folder holds weights, state and log. In several processes the leader writes.
+
+    `held_out` are images to calibrate with, which `images` are without.
+    """
     with own_stream(device), ExitStack() as closing:
         folder = None
         if world.leader:
@@ -79,7 +84,7 @@ def fit(
                 check_room(out, 2 * STATE_COPIES * sum(t.nbytes for t in trainer.method.state_dict().values()))
             interruption = closing.enter_context(Interruption())
             pacer = Pacer(time.monotonic(), checkpoint_seconds)
-            _Loop(trainer, folder, out, reporter, interruption, pacer).run(resume)
+            _Loop(trainer, folder, out, reporter, interruption, pacer, held_out).run(resume)
         except torch.cuda.OutOfMemoryError as error:
             traceback.clear_frames(error.__traceback__)  # they hold what fills the memory
         else:
@@ -108,9 +113,10 @@ class _Loop:
         reporter: Reporter,
         interruption: Interruption,
         pacer: Pacer,
+        held_out: ImageSet | None,
     ) -> None:
         self.trainer, self.folder, self.out, self.reporter = trainer, folder, out, reporter
-        self.interruption, self.step, self.pacer = interruption, trainer.step, pacer
+        self.interruption, self.step, self.pacer, self.held_out = interruption, trainer.step, pacer, held_out
         self.reported = time.monotonic()
         self.epoch_began = time.monotonic()
         self.steps_reported = 0
@@ -144,8 +150,11 @@ class _Loop:
         self._save()
         trainer.finish()
         if self.folder is not None:
+            calibration = measure(
+                trainer.method, trainer.transform, trainer.source, trainer.samples, self.held_out, trainer.device
+            )
             metadata = {"version": __version__, "classes": json.dumps(trainer.classes)}
-            self.folder.save_weights(trainer.method.state_dict(), metadata)
+            self.folder.save_weights(trainer.method.state_dict(), metadata | {CALIBRATION: calibration.to_text()})
 
     def _load(self) -> None:
         """Every process reads the leader's checkpoint, so `out` must be on a disk that all of them see."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
@@ -50,6 +51,11 @@ def load_recipe(name: str, data: str, overrides: Mapping[str, object] = {}) -> R
             f"{name} has no {', '.join(missing)} for {data}; give every key, or begin the file with 'extends: paper'."
         )
     return Recipe(**recipe)
+
+
+def changed(recipe: Recipe, data: str, overrides: Mapping[str, object]) -> Recipe:
+    """The recipe with `overrides`, as `load_recipe` applies them."""
+    return Recipe(**_updated(asdict(recipe), _resolved(_parsed(overrides), data, OVERRIDES)))
 
 
 def method_options(name: str, overrides: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:

@@ -1,0 +1,189 @@
+"""A classifier that knows when it should not be trusted, as scikit-learn spells it.
+
+    classifier = UncertaintyClassifier("resnet18", method="dsui", recipe="modern").fit(images, labels)
+    classifier.threshold(coverage=0.95)
+    prediction = classifier.predict(new_images)          # .label, .uncertainty, .abnormal, ...
+
+It trains what `dsui train` trains, bit for bit at the same settings, and saves what `dsui predict` reads.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+from torch.utils.data import DataLoader
+
+from dsui import __version__
+from dsui.backbones.own import as_backbone
+from dsui.backbones.registry import lent
+from dsui.deploy.calibration import CALIBRATION
+from dsui.deploy.labelled import labelled, training_set
+from dsui.deploy.prediction import Prediction
+from dsui.deploy.predictor import Predictor, as_device
+from dsui.deploy.threshold import Threshold
+from dsui.training.checkpoint import RunError
+from dsui.training.config import RunConfig
+from dsui.training.distributed import World
+from dsui.training.images import held_out_images, training_images
+from dsui.training.loop import InterruptedRun, fit
+from dsui.training.recipe import Recipe
+from dsui.training.recipe_file import changed, load_recipe, method_options
+from dsui.training.run_folder import WEIGHTS, RunFolder
+from dsui.training.weights import read_metadata
+
+LABELS = "labels"
+"""In the metadata of the weights: the classes as the user called them, which may be numbers."""
+
+
+class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Images are arrays or tensors, uint8 or floats in [0, 1], [N, H, W], [N, H, W, C] or [N, C, H, W]; or a folder
+    with train/CLASS and test/CLASS; or a DataLoader, which is read once into memory.
+
+    `backbone`: small, resnet18, vgg16, or a module of one's own (`dsui.backbones.own`), which is copied. `settings` are
+    those of `--set`. `calibration` is the share of the images set aside for thresholds. `size` and `channels` say how
+    the images of a folder are read.
+    """
+
+    def __init__(
+        self,
+        backbone: str | nn.Module = "resnet18",
+        num_classes: int | None = None,
+        method: str = "dsui",
+        recipe: str | Recipe = "paper",
+        settings: Mapping[str, object] | None = None,
+        seed: int = 0,
+        calibration: float = 0.1,
+        size: int = 32,
+        channels: int = 3,
+        device: str = "auto",
+        verbose: bool = False,
+    ) -> None:
+        self.backbone, self.num_classes, self.method, self.recipe = backbone, num_classes, method, recipe
+        self.settings, self.seed, self.calibration = settings, seed, calibration
+        self.size, self.channels, self.device, self.verbose = size, channels, device, verbose
+
+    def fit(self, images: Any, labels: Any = None, epochs: int | None = None) -> Self:
+        """Train; `epochs` other than the recipe's may be given here or in `settings`."""
+        whole, classes = training_set(
+            labelled(images, labels, "train", self.size, self.channels if isinstance(images, str | Path) else None),
+            self.num_classes,
+        )
+        own = None if isinstance(self.backbone, str) else self.backbone
+        device = as_device(self.device)
+        with ExitStack() as closing:
+            name = self.backbone
+            if own is not None:
+                name = closing.enter_context(lent(as_backbone(own, whole.shape), type(own).__name__))
+            config = self._config(whole.name, str(name), whole.shape, epochs)
+            held_out = None if config.held_out == 0 else held_out_images(config, whole)
+            run = Path(closing.enter_context(TemporaryDirectory())) / "run"
+            try:
+                chosen = training_images(config, whole)
+                fit(config, chosen, run, device, World(), _Lines(self.verbose), held_out=held_out)
+            except InterruptedRun as error:
+                raise KeyboardInterrupt from error
+            self._adopt(Predictor.load(run, device, own), classes)
+        return self
+
+    def predict(self, images: Any) -> Prediction:
+        """As `Predictor.predict`; scikit-learn reads the answer as an array of labels."""
+        check_is_fitted(self, "predictor_")
+        if isinstance(images, DataLoader):
+            images = labelled(images, None, "test", self.size, None).images
+        return self.predictor_.predict(images)
+
+    def predict_proba(self, images: Any) -> NDArray[np.float64]:
+        """[N, C], classes in the order of `classes_`."""
+        return self.predict(images).probabilities
+
+    def score(self, images: Any, labels: Any = None) -> float:
+        """Accuracy; of a folder, that of its test split."""
+        check_is_fitted(self, "predictor_")
+        config = self.predictor_.model.facts.config
+        data = labelled(images, labels, "test", config.size, config.channels)
+        found = np.concatenate([self.predict(block).label for block in data.blocks()])
+        return float(np.mean(found == data.labels))
+
+    def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
+        """Choose from which uncertainty on a prediction is `abnormal`; see `dsui.deploy.threshold`."""
+        check_is_fitted(self, "predictor_")
+        return self.predictor_.threshold(coverage, risk)
+
+    def save(self, path: Path | str) -> None:
+        """A folder as `dsui train` leaves it, without the checkpoint; `dsui predict` reads it."""
+        check_is_fitted(self, "predictor_")
+        path, model = Path(path), self.predictor_.model
+        if (path / WEIGHTS).exists():
+            raise RunError(f"{path} already holds a model; choose another folder or remove it.")
+        metadata = {
+            "version": __version__,
+            "classes": json.dumps(model.facts.classes),
+            CALIBRATION: self.predictor_.calibration.to_text(),
+            LABELS: json.dumps(self.classes_.tolist()),
+        }
+        with RunFolder.create(path, model.facts.config.mapping()) as folder:
+            folder.save_weights(model.method.state_dict(), metadata)
+
+    @classmethod
+    def load(cls, path: Path | str, backbone: nn.Module | None = None, device: str = "auto") -> Self:
+        """What `save` or `dsui train` wrote; `backbone` is needed where it was a module of one's own."""
+        predictor = Predictor.load(path, device, backbone)
+        config = predictor.model.facts.config
+        names = read_metadata(Path(path) / WEIGHTS).get(LABELS)
+        classes = predictor.classes if names is None else np.array(json.loads(names))
+        loaded = cls(
+            backbone=config.backbone if backbone is None else backbone,
+            num_classes=len(classes),
+            method=config.method,
+            recipe=config.recipe,
+            settings=dict(config.options) or None,
+            seed=config.seed,
+            calibration=config.held_out,
+            size=config.size,
+            channels=config.channels,
+            device=device,
+        )
+        loaded._adopt(predictor, classes)
+        return loaded
+
+    def _config(self, data: str, backbone: str, shape: tuple[int, int, int], epochs: int | None) -> RunConfig:
+        given = dict(self.settings or {}) | ({} if epochs is None else {"epochs": epochs})
+        overrides, options = method_options(self.method, given)
+        if isinstance(self.recipe, Recipe):
+            recipe = changed(self.recipe, data, overrides)
+        else:
+            recipe = load_recipe(self.recipe, data, overrides)
+        return RunConfig(
+            data, backbone, self.method, self.seed, shape[1], shape[0], recipe, options, held_out=self.calibration
+        )
+
+    def _adopt(self, predictor: Predictor, classes: NDArray[Any]) -> None:
+        predictor.classes = classes
+        config = predictor.model.facts.config
+        self.predictor_, self.classes_ = predictor, classes
+        self.n_features_in_ = config.channels * config.size**2
+
+
+class _Lines:
+    """A line for each epoch, or nothing."""
+
+    def __init__(self, verbose: bool) -> None:
+        self.verbose = verbose
+
+    def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
+
+    def epoch(self, row: dict[str, object]) -> None:
+        if self.verbose:
+            figures = ", ".join(f"{name} {row[name]:.4g}" for name in ("loss", "accuracy", "seconds"))
+            print(f"epoch {row['epoch']}: {figures}", file=sys.stderr)

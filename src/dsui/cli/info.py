@@ -1,0 +1,99 @@
+"""`dsui info`: what a bug report needs to say of the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dsui import __version__
+from dsui.data.registry import PUBLISHED, default_root
+from dsui.evaluation.results import commit
+
+NEEDED = ("torch", "numpy", "scipy", "scikit-learn", "pillow", "safetensors", "pyyaml", "typer", "rich")
+OPTIONAL = ("matplotlib", "onnx", "onnxruntime", "fastapi", "tensorboard", "ray")
+Facts = dict[str, dict[str, str | None]]
+
+
+def info(
+    root: Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program instead of a table.")] = False,
+) -> None:
+    """Tell versions, devices and data sets, for a bug report; what cannot be told says why.
+
+    Example: dsui info --json
+    """
+    facts = gathered(root)
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
+    for group, entries in facts.items():
+        for number, (name, value) in enumerate(entries.items()):
+            table.add_row("" if number else group, name, Text("-" if value is None else value, overflow="fold"))
+        table.add_section()
+    Console().print(table)
+
+
+def gathered(root: Path | None = None) -> Facts:
+    """Groups of facts by name; None for a package or data set that is not there."""
+    versions: dict[str, Callable[[], str | None]] = {
+        "dsui": lambda: __version__,
+        "commit": commit,
+        "python": lambda: f"{platform.python_version()} ({sys.executable})",
+        **{name: lambda name=name: _version(name) for name in (*NEEDED, *OPTIONAL)},  # type: ignore[misc]
+    }
+    machine: dict[str, Callable[[], str | None]] = {
+        "system": platform.platform,
+        "processors": lambda: f"{os.cpu_count()}, {torch.get_num_threads()} threads in use",
+        "CUDA of PyTorch": lambda: torch.version.cuda,
+        "GPUs": _gpus,
+    }
+    folder = root or default_root()
+    data: dict[str, Callable[[], str | None]] = {
+        "folder": lambda: f"{folder}{'' if folder.is_dir() else ' (not there)'}",
+        **{name: lambda name=name: _present(name, folder) for name in PUBLISHED},  # type: ignore[misc]
+    }
+    groups = {"versions": versions, "machine": machine, "data": data}
+    return {group: {name: _told(tell) for name, tell in asked.items()} for group, asked in groups.items()}
+
+
+def _told(tell: Callable[[], str | None]) -> str | None:
+    try:
+        return tell()
+    except Exception as error:
+        return f"cannot be told ({type(error).__name__}: {error})"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _gpus() -> str | None:
+    if not torch.cuda.is_available():
+        return None
+    found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+    return ", ".join(f"{gpu.name} ({gpu.total_memory / 2**30:.0f} GiB)" for gpu in found)
+
+
+def _present(name: str, root: Path) -> str | None:
+    entry = PUBLISHED[name]
+    parts = ", ".join(entry.present(root))
+    if not parts:
+        return None
+    return f"{parts} in {root / entry.folder}" if entry.files else f"{parts} (comes with dsui)"

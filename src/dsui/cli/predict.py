@@ -1,0 +1,170 @@
+"""`dsui predict`: classes and uncertainties of image files, accepted or rejected at a calibrated threshold."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from dsui.cli.device import device_type
+from dsui.deploy.files import image_files
+from dsui.deploy.predictor import BATCH, Predictor
+from dsui.deploy.rows import Row, rows
+from dsui.deploy.threshold import Threshold
+from dsui.errors import DsuiError
+
+PART = ".part"
+"""Ends the name of a file of predictions until it is whole."""
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="Folder of a trained run.", metavar="RUN")],
+    paths: Annotated[list[Path], typer.Argument(help="Images, and folders of them at any depth.", metavar="PATH...")],
+    coverage: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Accept this share of images like the training images: 0.95")
+    ] = None,
+    risk: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Accept as many as keep this share of wrong ones: 0.02")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write to this file, .csv or .jsonl, instead of stdout.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Images in a forward pass.")] = BATCH,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines instead of CSV.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but rows and errors.")] = False,
+) -> None:
+    """Predict images: class, probability, uncertainty, log-density, and accept or reject at a threshold.
+
+    A file that cannot be read is a row that says why, and the exit status is then 1.
+
+    Example: dsui predict runs/mine photos --coverage 0.95 --out predictions.csv
+    """
+    if coverage is not None and risk is not None:
+        raise typer.BadParameter("choose --coverage or --risk, not both.")
+    as_json = _is_json(out, as_json)
+    predictor = Predictor.load(run, device_type(device))
+    console = Console(stderr=True, quiet=quiet, highlight=False)
+    if coverage is not None or risk is not None:
+        console.print(_promise(predictor.threshold(coverage, risk)), soft_wrap=True)
+    counts = _Counts()
+    with ExitStack() as closing:
+        closing.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", module="PIL")  # of odd files that can be read all the same
+        bar = closing.enter_context(_Bar(console, paths))
+        try:
+            with _written(out) as stream:
+                for found in rows(predictor, image_files(paths), batch):
+                    header = [Row._fields] if counts.files == 0 else []
+                    stream.write(_json(found) if as_json else _csv([*header, *found]))
+                    stream.flush()
+                    counts.add(found)
+                    bar.show(counts.files)
+                if counts.files == 0:
+                    raise DsuiError(
+                        f"there is no image in {', '.join(map(str, paths))}; name images or folders of them."
+                    )
+        except KeyboardInterrupt as error:
+            where = "printed" if out is None else f"in {_beside(out)}"
+            kept = (
+                f" after {counts.files:,} files; their rows are {where}" if counts.files else " before the first file"
+            )
+            raise DsuiError(f"stopped{kept}.") from error
+    console.print(counts.summary(), soft_wrap=True)
+    if counts.failed:
+        raise DsuiError(f"{counts.failed:,} of {counts.files:,} files cannot be used; their rows say why.")
+
+
+class _Counts:
+    def __init__(self) -> None:
+        self.files = self.failed = self.accepted = self.rejected = 0
+
+    def add(self, found: list[Row]) -> None:
+        self.files += len(found)
+        self.failed += sum(row.error is not None for row in found)
+        self.accepted += sum(row.decision == "accept" for row in found)
+        self.rejected += sum(row.decision == "reject" for row in found)
+
+    def summary(self) -> str:
+        decided = f": {self.accepted:,} accepted, {self.rejected:,} rejected" if self.accepted + self.rejected else ""
+        return f"{self.files - self.failed:,} images predicted{decided}."
+
+
+class _Bar:
+    """On a terminal; the files are counted first, which takes no memory."""
+
+    def __init__(self, console: Console, paths: list[Path]) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        times = (TimeElapsedColumn(), TimeRemainingColumn())
+        live = console.is_terminal and not console.quiet
+        self.bar = Progress(*columns, *times, console=console, transient=True, disable=not live)
+        total = sum(1 for _ in image_files(paths)) if live else None
+        self.task = self.bar.add_task("predicting", total=total)
+
+    def __enter__(self) -> _Bar:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def show(self, done: int) -> None:
+        self.bar.update(self.task, completed=done)
+
+
+def _promise(chosen: Threshold) -> str:
+    return (
+        f"Accepting uncertainties up to {chosen.value:.4g}: {chosen.coverage:.1%} of the {chosen.images:,} calibration "
+        f"images, {chosen.risk:.1%} of those wrong."
+    )
+
+
+def _is_json(out: Path | None, as_json: bool) -> bool:
+    ending = None if out is None else out.suffix.lower()
+    if ending not in {None, ".csv", ".jsonl"} or (ending == ".csv" and as_json):
+        wanted = "a file ending in .jsonl" if as_json else "a file ending in .csv or .jsonl"
+        raise typer.BadParameter(f"--out {out} has the wrong ending; name {wanted}.")
+    return as_json or ending == ".jsonl"
+
+
+def _beside(out: Path) -> Path:
+    return out.with_name(out.name + PART)
+
+
+@contextmanager
+def _written(out: Path | None) -> Iterator[IO[bytes]]:
+    """Stdout, or a file beside `out` that takes its place when all went well, and else stays if anything is in it."""
+    if out is None:
+        yield sys.stdout.buffer
+        return
+    beside = _beside(out)
+    try:
+        with beside.open("wb", buffering=0) as stream:  # a row is there whole or not at all
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(out)
+    except OSError as error:
+        raise DsuiError(f"{out} cannot be written ({error.strerror}); choose another --out.") from error
+    finally:
+        if beside.exists() and beside.stat().st_size == 0:
+            beside.unlink()
+
+
+def _csv(found: Iterable[Iterable[object]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(found)
+    return text.getvalue().encode(errors="surrogateescape")
+
+
+def _json(found: Iterable[Row]) -> bytes:
+    return "".join(f"{json.dumps(row._asdict())}\n" for row in found).encode()

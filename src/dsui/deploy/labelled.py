@@ -1,0 +1,107 @@
+"""Labelled images as a user holds them: arrays or tensors, a DataLoader, or a folder with train/CLASS/*."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from dsui.data.dataset import ImageSet, MemorySet
+from dsui.data.pipeline import BLOCK
+from dsui.data.registry import FOLDER, load
+from dsui.deploy.pixels import from_arrays
+
+ARRAYS = "arrays"
+"""The name of a data set that lies in no file."""
+
+
+class Labelled(NamedTuple):
+    """`labels` [N] as the user calls them."""
+
+    images: ImageSet | Tensor
+    """A folder's images, or uint8 [N, C, H, W]."""
+    labels: NDArray[Any]
+
+    def blocks(self) -> Iterator[Tensor]:
+        """uint8 [B, C, H, W], some at a time."""
+        for indices in torch.arange(len(self.labels)).split(BLOCK):
+            yield self.images[indices] if isinstance(self.images, Tensor) else self.images.read(indices)
+
+
+def labelled(images: Any, labels: Any, split: str, size: int, channels: int | None) -> Labelled:
+    """`split`, `size` and `channels` say how a folder is read; arrays must have these channels unless they are None."""
+    if isinstance(images, str | Path):
+        if labels is not None:
+            raise ValueError(f"{images} brings its labels, the folders' names; leave the others out.")
+        name = str(images)
+        found = load(name if name.startswith(FOLDER) else f"{FOLDER}{name}", split, size=size, channels=channels or 3)
+        return Labelled(found, np.array(found.classes)[found.labels.numpy()])
+    if isinstance(images, DataLoader):
+        if labels is not None:
+            raise ValueError("a DataLoader brings its labels; leave the others out.")
+        images, labels = _gathered(images)
+    if labels is None:
+        raise ValueError("the labels are missing; give one for each image.")
+    pixels, names = from_arrays(images, channels), as_labels(labels)
+    if len(pixels) != len(names):
+        raise ValueError(f"there are {len(pixels)} images and {len(names)} labels; give one label for each image.")
+    return Labelled(pixels, names)
+
+
+def training_set(data: Labelled, num_classes: int | None) -> tuple[ImageSet, NDArray[Any]]:
+    """The images to train with, and the classes by label; `num_classes`, where it is given, must be theirs."""
+    classes: NDArray[Any] = np.unique(data.labels)
+    if num_classes is not None:
+        _check_classes(classes, num_classes)
+    if len(classes) < 2:
+        raise ValueError(f"all labels are {classes[0]}; a classifier needs images of at least two classes.")
+    if not isinstance(data.images, Tensor):
+        return data.images, np.array(data.images.classes)
+    height, width = data.images.shape[2:]
+    if height != width:
+        raise ValueError(f"the images have {height}x{width} pixels; crop or resize them to squares.")
+    indices = torch.from_numpy(np.searchsorted(classes, data.labels)).long()
+    return MemorySet(ARRAYS, tuple(map(str, classes)), data.images, indices), classes
+
+
+def as_labels(labels: Any) -> NDArray[Any]:
+    """[N] integers or text."""
+    found: NDArray[Any] = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+    if found.ndim != 1:
+        raise ValueError(f"the labels have the shape {list(found.shape)}; give one label for each image.")
+    if found.dtype.kind == "O" and all(isinstance(label, str) for label in found):
+        found = found.astype(str)
+    if found.dtype.kind not in "biuU":
+        raise ValueError(f"the labels are {found.dtype}; give integers or text.")
+    return found
+
+
+def _check_classes(classes: NDArray[Any], num_classes: int) -> None:
+    if classes.dtype.kind in "iu" and (classes[0] < 0 or classes[-1] >= num_classes):
+        raise ValueError(
+            f"the labels run from {classes[0]} to {classes[-1]}; {num_classes} classes need 0 to {num_classes - 1}."
+        )
+    if len(classes) != num_classes:
+        raise ValueError(
+            f"the labels name {len(classes)} classes and num_classes is {num_classes}; give images of every class, or "
+            "leave num_classes out."
+        )
+
+
+def _gathered(loader: DataLoader[Any]) -> tuple[Tensor, Tensor]:
+    """All images and labels of a loader, once through."""
+    parts = []
+    for batch in loader:
+        if not isinstance(batch, list | tuple) or len(batch) != 2:
+            raise ValueError("the DataLoader must give pairs of images and labels.")
+        parts.append(tuple(map(torch.as_tensor, batch)))
+    if not parts:
+        raise ValueError("the DataLoader gives no images; give at least one batch.")
+    images, labels = (torch.cat(part) for part in zip(*parts, strict=True))
+    return images, labels

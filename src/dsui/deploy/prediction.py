@@ -1,0 +1,66 @@
+"""What a model says of images: which class, how surely, and whether to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsui.deploy.threshold import Threshold
+from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.scores import Reference, all_scores, entropy, log_density
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Of N images and C classes. Where an array is expected, it is the array of its labels."""
+
+    label: NDArray[Any]
+    """[N] names of classes."""
+    probabilities: NDArray[np.float64]
+    """[N, C]"""
+    max_probability: NDArray[np.float64]
+    """[N] of the label."""
+    entropy: NDArray[np.float64]
+    """[N] of the probabilities, in nats."""
+    log_density: NDArray[np.float64] | None
+    """[N] of the features: small means foreign. None where the method has no density."""
+    uncertainty: NDArray[np.float64]
+    """[N] larger means more likely wrong or foreign; see `dsui.evaluation.scores`."""
+    abnormal: NDArray[np.bool_] | None
+    """[N] whether the uncertainty is above the chosen threshold. None where none was chosen."""
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.label, dtype=dtype, copy=copy)
+
+    @classmethod
+    def of(
+        cls, outputs: Outputs, classes: NDArray[Any], training: Reference, threshold: Threshold | None
+    ) -> Prediction:
+        """`classes` [C] are the names by label."""
+        probabilities = outputs.probabilities.cpu().numpy()
+        uncertainty = all_scores(outputs, training)["uncertainty"].cpu().numpy()
+        return cls(
+            label=classes[outputs.predictions.cpu().numpy()],
+            probabilities=probabilities,
+            max_probability=probabilities.max(1),
+            entropy=entropy(outputs.logits).exp().cpu().numpy(),
+            log_density=None if outputs.log_joint is None else -log_density(outputs.log_joint).cpu().numpy(),
+            uncertainty=uncertainty,
+            abnormal=None if threshold is None else ~(uncertainty <= threshold.value),
+        )
+
+    @classmethod
+    def concatenated(cls, parts: Sequence[Prediction]) -> Prediction:
+        """Predictions of one model as one."""
+        columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(cls)}
+        joined: dict[str, Any] = {
+            name: None if found[0] is None else np.concatenate(found) for name, found in columns.items()
+        }
+        return cls(**joined)

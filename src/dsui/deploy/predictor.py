@@ -1,0 +1,123 @@
+"""A trained run in three lines of Python.
+
+predictor = Predictor.load("runs/mine")
+predictor.threshold(coverage=0.95)
+prediction = predictor.predict(["a.jpg", "b.png"])        # .label, .uncertainty, .abnormal, ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor, nn
+
+from dsui.backbones.own import as_backbone
+from dsui.backbones.registry import lent
+from dsui.checks import check_at_least
+from dsui.data.decode import ImageError
+from dsui.deploy.calibration import CALIBRATION, Calibration
+from dsui.deploy.files import ahead
+from dsui.deploy.forward import forward
+from dsui.deploy.pixels import check_size, from_any, from_arrays
+from dsui.deploy.prediction import Prediction
+from dsui.deploy.threshold import Threshold
+from dsui.errors import DataError, DsuiError
+from dsui.evaluation.model import Model, load_model, run_facts
+from dsui.training.checkpoint import RunError
+from dsui.training.run_folder import WEIGHTS
+from dsui.training.weights import read_metadata
+
+BATCH = 128
+
+
+class Predictor:
+    """`classes` [C] are what labels are called; `chosen` is the threshold in use, None where there is none."""
+
+    def __init__(self, model: Model, calibration: Calibration, classes: NDArray[Any] | None = None) -> None:
+        self.model, self.calibration = model, calibration
+        self.classes = np.array(model.facts.classes) if classes is None else classes
+        self.chosen: Threshold | None = None
+
+    @classmethod
+    def load(
+        cls, path: Path | str, device: torch.device | str = "auto", backbone: nn.Module | None = None
+    ) -> Predictor:
+        """The run in the folder `path`; `backbone` is for one that was trained on a module of the user's own."""
+        facts = run_facts(Path(path))
+        file = facts.path / WEIGHTS
+        text = read_metadata(file).get(CALIBRATION)
+        if text is None:
+            raise RunError(f"{file} is of before dsui stored what predictions need; train the run anew.")
+        try:
+            calibration = Calibration.from_text(text)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RunError(f"{file} holds a calibration that cannot be read; train the run anew.") from error
+        shape = (facts.config.channels, facts.config.size, facts.config.size)
+        with nullcontext() if backbone is None else lent(as_backbone(backbone, shape), type(backbone).__name__):
+            return cls(load_model(facts, as_device(device)), calibration)
+
+    def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
+        """Choose from which uncertainty on an image is `abnormal`, by coverage or by risk; what it promises is in
+        `dsui.deploy.threshold`."""
+        self.chosen = self.calibration.threshold(coverage, risk)
+        return self.chosen
+
+    def __call__(self, images: Any, batch: int = BATCH) -> Prediction:
+        return self.predict(images, batch)
+
+    def predict(self, images: Any, batch: int = BATCH) -> Prediction:
+        """Of one file or Pillow image, a list of them, or an array or tensor of images (see `dsui.deploy.pixels`).
+
+        A file that cannot be read is an error that names it; `dsui.deploy.rows` goes on beyond such files.
+        """
+        check_at_least("batch", batch, 1)
+        parts = [self._predicted(pixels) for pixels in self._batches(images, batch)]
+        if not parts:
+            raise ValueError("there are no images; give at least one.")
+        return Prediction.concatenated(parts)
+
+    def _predicted(self, pixels: Tensor) -> Prediction:
+        model = self.model
+        outputs = forward(model.method, model.transform, pixels.to(model.device))
+        return Prediction.of(outputs, self.classes, self.calibration.reference, self.chosen)
+
+    def _batches(self, images: Any, batch: int) -> Iterator[Tensor]:
+        config = self.model.facts.config
+        if isinstance(images, np.ndarray | Tensor):
+            pixels = from_arrays(images, config.channels)
+            check_size(pixels, config.size)
+            yield from pixels.split(batch)
+            return
+        several: Iterable[Any] = [images] if isinstance(images, str | Path | Image.Image) else images
+        read = ahead(several, self._read, 2 * batch)
+        while found := list(islice(read, batch)):
+            yield torch.from_numpy(np.stack(found))
+
+    def _read(self, image: Any) -> NDArray[np.uint8]:
+        config = self.model.facts.config
+        try:
+            return from_any(image, config.channels, config.size)
+        except ImageError as error:
+            what = image if isinstance(image, str | Path) else "an image"
+            raise DataError(f"{what} cannot be used ({error}); mend it or leave it out.") from error
+
+
+def as_device(device: torch.device | str) -> torch.device:
+    """A GPU where there is one for "auto"."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise DsuiError(f"there is no device {device!r}; choose auto, cpu or cuda.") from error
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise DsuiError("there is no GPU that PyTorch can use; choose the device cpu.")
+    return chosen

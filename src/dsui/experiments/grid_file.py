@@ -1,0 +1,284 @@
+"""Grids as YAML files.
+
+    title: Errors on digits
+    data: digits                  # what stands at the top holds for all runs
+    seeds: [0, 1, 2]
+    tasks: [misclassification]
+    runs:
+      - {method: msp, as: [msp, mc-dropout]}
+      - {method: dsui, set: {components: [1, 8]}, label: "dsui K {components}"}
+    table:
+      - {task: misclassification, metrics: auroc, scores: [max_probability, entropy]}
+
+A list means each of its values, several lists their product; `tasks`, `foreign` and `epsilons` are lists of what is
+evaluated in every run. `known` and `foreign` may differ by data set: {cifar10: [svhn], svhn: [cifar10]}. `set` changes
+settings of recipe and method. `as` predicts with another method that takes the same weights. A method that cannot be
+built on one of several backbones is left out there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from importlib import resources
+from itertools import product
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from dsui.backbones import registry as backbones
+from dsui.data.registry import FOLDER, published
+from dsui.errors import DsuiError
+from dsui.evaluation import published as paper
+from dsui.evaluation.tasks import EPSILONS, TASKS
+from dsui.experiments.grid import Block, Cell, Grid
+from dsui.methods import registry as methods
+from dsui.report.comparison import METRICS
+from dsui.training.config import RunConfig
+from dsui.training.recipe_file import load_recipe, method_options
+
+FIGURES = ("curve", "distributions", "embedding")
+FOLDER_SHAPE = (3, 32, 32)
+"""Of folder:PATH, as `dsui train` reads it unless it is told otherwise."""
+NEEDED = object()
+DEFAULTS: dict[str, Any] = {
+    "data": NEEDED,
+    "backbone": "resnet18",
+    "method": "dsui",
+    "recipe": "paper",
+    "seeds": NEEDED,
+    "set": {},
+    "known": None,
+    "held_out": 0.0,
+    "outliers": None,
+    "as": None,
+    "tasks": NEEDED,
+    "foreign": [],
+    "epsilons": list(EPSILONS),
+    "label": None,
+}
+"""The keys of an entry of `runs`, which may also stand at the top."""
+TOP = ("title", "runs", "table", "figure", "published", "reference")
+BLOCK = ("task", "metrics", "scores")
+
+
+T = TypeVar("T", str, int, float)
+
+
+class GridError(DsuiError):
+    """A grid cannot be found, read or used; the sentence names the key and what is expected."""
+
+
+def names() -> tuple[str, ...]:
+    """The grids that come with dsui."""
+    files = (resources.files("dsui.experiments") / "grids").iterdir()
+    return tuple(sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")))
+
+
+def load_grid(name: str) -> Grid:
+    """A grid that comes with dsui, or a file ending in .yaml or .yml."""
+    if name.lower().endswith((".yaml", ".yml")):
+        try:
+            text = Path(name).expanduser().read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise GridError(
+                f"cannot read the grid {name}: {getattr(error, 'strerror', 'it is no UTF-8 text')}."
+            ) from error
+        return parsed(text, Path(name).stem)
+    _check("grid", name, names(), "there is no")
+    text = (resources.files("dsui.experiments") / "grids" / f"{name}.yaml").read_text(encoding="utf-8")
+    return parsed(text, name)
+
+
+def parsed(text: str, name: str) -> Grid:
+    """The grid that YAML text describes."""
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise GridError(f"{name} is not valid YAML{where}.") from error
+    top = _mapping(content, name, (*TOP, *DEFAULTS))
+    entries = _list(top.get("runs", [{}]))
+    shared = {key: value for key, value in top.items() if key in DEFAULTS}
+    figure = top.get("figure")
+    if figure is not None:
+        _check("figure", figure, FIGURES, f"{name}: there is no")
+    table = tuple(_block(block, f"{name}, table") for block in _list(top.get("table", [])))
+    if not table and figure in (None, "curve"):
+        raise GridError(f"{name} has no table; say which task, metrics and scores it shows.")
+    if (quoted := top.get("published")) is not None:
+        _check("table of the paper", quoted, paper.TABLES, f"{name}: there is no")
+    found: dict[tuple[str, str], Cell] = {}
+    for number, entry in enumerate(entries, 1):
+        where = f"{name}, run {number}"
+        values = DEFAULTS | shared | _mapping(entry, where, tuple(DEFAULTS))
+        for key, value in values.items():
+            if value is NEEDED:
+                raise GridError(f"{where} has no {key}; write '{key}: ...' there or at the top.")
+        for cell in _cells(values, None if figure == "curve" else figure, where):
+            found[cell.key, cell.label] = cell
+    cells = tuple(sorted(found.values(), key=lambda cell: cell.config.seed))
+    _check_labels(cells, name)
+    return Grid(name, str(top.get("title", name)), cells, table, figure, quoted, str(top.get("reference", "dsui")))
+
+
+def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterator[Cell]:
+    """The product of an entry's lists."""
+    tasks, epsilons = _tuple(values["tasks"], str, where), _tuple(values["epsilons"], float, where)
+    for task in tasks:
+        _check("task", task, TASKS, f"{where}: there is no")
+    possible = False
+    for data, backbone, method, recipe in product(
+        *(_tuple(values[key], str, where) for key in ("data", "backbone", "method", "recipe"))
+    ):
+        if not _buildable(method, backbone, where):
+            continue
+        possible = True
+        known, foreign = (_tuple(_of_data(values[key], data, where), str, where) for key in ("known", "foreign"))
+        _check_images(data, foreign, tasks, known, figure, where)
+        foreign = foreign if "ood" in tasks or figure else ()
+        for settings in _settings(values["set"], where):
+            overrides, options = method_options(method, settings)
+            trained = load_recipe(recipe, data, overrides)
+            plain = load_recipe(recipe, data) if overrides else trained
+            differing = [key for key in overrides if getattr(trained, key) != getattr(plain, key)]
+            changed = ", ".join(f"{key}={settings[key]}" for key in sorted([*differing, *options]))
+            for outliers, split, held_out in product(
+                _tuple(values["outliers"], str, where) or (None,),
+                known or (None,),
+                _tuple(values["held_out"], float, where),
+            ):
+                _check_outliers(method, outliers, where)
+                channels, size = _shape(data)[:2]
+                config = RunConfig(
+                    data, backbone, method, 0, size, channels, trained, options, outliers, split, held_out
+                )
+                for seed, predictor in product(
+                    _tuple(values["seeds"], int, where), _tuple(values["as"], str, where) or (method,)
+                ):
+                    methods.find(predictor)
+                    yield Cell(
+                        config=replace(config, seed=seed),
+                        predictor=predictor,
+                        label=_label(values["label"], {**settings, "method": predictor}, where),
+                        settings=changed,
+                        tasks=tasks,
+                        foreign=foreign,
+                        epsilons=epsilons if "fgsm" in tasks else (),
+                        figure=figure,
+                    )
+    if not possible:
+        raise GridError(f"{where}: none of its methods can be built on its backbones; choose others.")
+
+
+def _buildable(method: str, backbone: str, where: str) -> bool:
+    _check("backbone", backbone, backbones.names(), f"{where}: there is no")
+    able = methods.find(method).backbones
+    return able is None or backbone in able
+
+
+def _check_images(
+    data: str, foreign: tuple[str, ...], tasks: tuple[str, ...], known: tuple[str, ...], figure: str | None, where: str
+) -> None:
+    for name in (data, *foreign):
+        _shape(name)
+    if not data.startswith(FOLDER) and "train" not in published(data).splits:
+        raise GridError(f"{where}: {data} has no training images; choose another data set.")
+    if data in foreign:
+        raise GridError(f"{where}: {data} is foreign to itself; take it out of `foreign`.")
+    if ("ood" in tasks or figure) and not foreign:
+        raise GridError(f"{where}: name the foreign sets for {data}, as in 'foreign: [svhn]'.")
+    if "open-set" in tasks and not known:
+        raise GridError(f"{where}: the open-set task needs known classes, as in 'known: neal-0'.")
+
+
+def _check_outliers(method: str, outliers: str | None, where: str) -> None:
+    if outliers is not None:
+        _shape(outliers)
+        if not methods.find(method).learns_from_outliers:
+            raise GridError(f"{where}: {method} does not learn from outliers; give it an entry without them.")
+
+
+def _check_labels(cells: Iterable[Cell], name: str) -> None:
+    """Two different runs in one place of the table would be averaged."""
+    seen: dict[tuple[object, ...], str] = {}
+    for cell in cells:
+        config = cell.config
+        place = (cell.label, config.data, config.backbone, config.known, config.seed)
+        if seen.setdefault(place, cell.key) != cell.key:
+            raise GridError(f"{name}: two different runs are both {cell.name}; tell them apart with 'label: ...'.")
+
+
+def _label(label: object, values: Mapping[str, object], where: str) -> str:
+    if label is None:
+        return str(values["method"])
+    try:
+        return str(label).format(**values)
+    except (KeyError, IndexError, ValueError) as error:
+        raise GridError(
+            f"{where}: label {label!r} names {error}, which `set` does not have; it may name {', '.join(values)}."
+        ) from error
+
+
+def _settings(values: object, where: str) -> Iterator[dict[str, object]]:
+    if not isinstance(values, dict):
+        raise GridError(f"{where}: set is {values!r}; write it as in 'set: {{epochs: 3}}'.")
+    keys = [str(key) for key in values]
+    for chosen in product(*(value if isinstance(value, list) else [value] for value in values.values())):
+        yield dict(zip(keys, chosen, strict=True))
+
+
+def _of_data(value: object, data: str, where: str) -> object:
+    if not isinstance(value, dict):
+        return value
+    for name in value:
+        _shape(str(name))
+    if data not in value:
+        raise GridError(f"{where}: nothing is said for {data}; there is only {', '.join(map(str, value))}.")
+    return value[data]
+
+
+def _shape(data: str) -> tuple[int, int, int]:
+    return FOLDER_SHAPE if data.startswith(FOLDER) else published(data).shape
+
+
+def _block(block: object, where: str) -> Block:
+    values = _mapping(block, where, BLOCK)
+    if missing := [key for key in BLOCK if key not in values]:
+        raise GridError(f"{where}: there is no {' and no '.join(missing)}; write task, metrics and scores.")
+    task, metrics = str(values["task"]), _tuple(values["metrics"], str, where)
+    _check("task", task, ("accuracy", *TASKS), f"{where}: there is no")
+    for metric in metrics:
+        _check("metric", metric, tuple(METRICS), f"{where}: there is no")
+    return Block(task, metrics, _tuple(values["scores"], str, where))
+
+
+def _mapping(values: object, where: str, known: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise GridError(f"{where} is no mapping; write one 'key: value' on each line.")
+    for key in values:
+        _check("key", key, known, f"{where}: there is no")
+    return {str(key): value for key, value in values.items()}
+
+
+def _check(kind: str, value: object, known: tuple[str, ...], begin: str) -> None:
+    if value not in known:
+        nearest = get_close_matches(str(value), known, n=1, cutoff=0)[0]
+        raise GridError(f"{begin} {kind} {value!r}; did you mean {nearest!r}? There are {', '.join(known)}.")
+
+
+def _list(value: Any) -> list[Any]:
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def _tuple(value: object, kind: type[T], where: str) -> tuple[T, ...]:
+    """One value or a list of them."""
+    items = _list(value)
+    for item in items:
+        if isinstance(item, bool) or not isinstance(item, (int, float) if kind is float else kind):
+            wanted = {str: "text", int: "a whole number", float: "a number"}[kind]
+            raise GridError(f"{where}: {item!r} should be {wanted}.")
+    return tuple(kind(item) for item in items)

@@ -1,0 +1,162 @@
+"""Everything a page says of one run: what it gave for its own and for foreign images, its results rows and its log.
+
+Outputs come from the run's cache, or are computed and kept there. Rows come from its results.jsonl; those of
+misclassification, foreign sets, unknown classes and noise that are not there are computed from outputs, for the page
+alone. Attacks need a backward pass for each strength and are left to `dsui evaluate`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dsui.data.dataset import ImageSet
+from dsui.evaluation.cache import Source, StoredOutputs
+from dsui.evaluation.model import RunFacts
+from dsui.evaluation.results import Row, read
+from dsui.evaluation.tasks import Evaluation
+from dsui.report.comparison import SCORES
+from dsui.report.figures.embedding import evenly_chosen
+from dsui.training.run_folder import LOG, RESULTS
+
+HELD_OUT = "of held-out"
+"""In the protocol of rows that are not of the test split."""
+
+
+@dataclass(frozen=True, eq=False)
+class SeenImages:
+    """N images of one set as the model saw them."""
+
+    name: str
+    load: Callable[[], ImageSet]
+    labels: Tensor
+    """[N] of the set's own classes."""
+    logits: Tensor
+    """[N, C]"""
+    log_joint: Tensor | None
+    """[N, C]"""
+    scores: dict[str, Tensor]
+    """[N] each."""
+    chosen: Tensor
+    """Indices of the images whose features are at hand."""
+    features: Tensor
+    """[chosen, M]"""
+
+    @property
+    def correct(self) -> Tensor:
+        """[N] of in-domain images."""
+        return self.logits.argmax(1) == self.labels
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """`name` is shown and `key` is the address within the page; no two runs of a page share either."""
+
+    name: str
+    key: str
+    facts: RunFacts
+    own: SeenImages
+    foreign: SeenImages
+    rows: list[Row]
+    log: list[dict[str, Any]]
+    remarks: list[str]
+    """Where the rows come from, and what could not be used."""
+
+
+def score_label(name: str) -> str:
+    """As a reader knows a score."""
+    return SCORES.get(name, name.replace("_", " "))
+
+
+def gather(name: str, key: str, asked: Evaluation, foreign: Sequence[str], points: int) -> Evidence:
+    """`foreign`: names of foreign sets, the first of which is shown image by image; noise where there is none.
+
+    For a run that knows some classes only, the unknown ones are shown. `points`: most features of a set.
+    """
+    facts, sources = asked.cache.facts, asked.sources
+    others = [other for other in foreign if other != facts.config.data]
+    if facts.config.known is not None:
+        shown = sources.unknown()
+    else:
+        shown = sources.foreign(others[0]) if others else sources.noise()
+    rows, remarks = _rows(name, asked, others)
+    log, torn = read_log(facts.path / LOG)
+    own, theirs = (_seen(asked, source, points) for source in (sources.own(), shown))
+    return Evidence(name, key, facts, own, theirs, rows, log, [*remarks, *torn])
+
+
+def foreign_sets(path: Path) -> list[str]:
+    """The foreign sets a run was evaluated on."""
+    rows, _ = _read(path)
+    return list(dict.fromkeys(str(row.foreign) for row in rows if row.task == "ood"))
+
+
+def read_log(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of a run's log, and a sentence where some or all cannot be read."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        return [], [f"{path} cannot be read ({error.strerror})."]
+    rows, bad = [], 0
+    for line in lines:
+        try:
+            rows.append(dict(json.loads(line)))
+        except (ValueError, TypeError):
+            bad += 1
+    return rows, [f"{bad} lines of {path} cannot be read and are left out."] if bad else []
+
+
+def _read(path: Path) -> tuple[list[Row], list[str]]:
+    file = path / RESULTS
+    rows, problems = read([file]) if file.exists() else ([], [])
+    return [row for row in rows if HELD_OUT not in (row.protocol or "")], problems
+
+
+def _rows(run: str, asked: Evaluation, foreign: Sequence[str]) -> tuple[list[Row], list[str]]:
+    config = asked.cache.facts.config
+    rows, problems = _read(asked.cache.facts.path)
+    there = {(row.task, row.foreign) for row in rows if row.method == config.method}
+    wanted: list[tuple[str, str | None]] = [("misclassification", None), ("noise", "noise")]
+    wanted += [("open-set", "unknown")] if config.known is not None else []
+    wanted += [("ood", name) for name in foreign]
+    missing = [question for question in wanted if question not in there]
+    computed = [row for task, name in missing for row in asked.rows(task, [name] if name else [])]
+    remarks = [f"{run}: {len(rows)} rows read from {RESULTS}."] if rows else []
+    if missing:
+        told = ", ".join(name if task == "ood" and name else task for task, name in missing)
+        remarks.append(f"{run}: computed for this page from outputs, and not kept: {told}.")
+    return [replace(row, run=run) for row in [*rows, *computed]], [*remarks, *problems]
+
+
+def _seen(asked: Evaluation, source: Source, points: int) -> SeenImages:
+    stored, scores = asked.scores(source)
+    labels, logits = stored.part("labels"), stored.part("logits")
+    assert labels is not None
+    assert logits is not None
+    chosen = evenly_chosen(stored.count, points)
+    return SeenImages(
+        source.name,
+        source.load,
+        labels,
+        logits,
+        stored.part("log_joint"),
+        {name: values.cpu() for name, values in scores.items()},
+        chosen,
+        _features(stored, chosen),
+    )
+
+
+def _features(stored: StoredOutputs, chosen: Tensor) -> Tensor:
+    """Of some images, chunk by chunk, since those of all may not fit into memory."""
+    found, start = [], 0
+    for chunk in stored.chunks():
+        inside = (chosen >= start) & (chosen < start + len(chunk))
+        found.append(chunk.features[chosen[inside] - start])
+        start += len(chunk)
+    return torch.cat(found)

@@ -1,0 +1,120 @@
+"""Figures 3, 5 and 6: methods as lines over data sets, pairs of sets or strengths of attack; DS-UI dashed.
+
+A point is the mean over a method's runs and its bar their deviation, from the same comparison as the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from dsui.evaluation.results import Row
+from dsui.report.comparison import METRICS, SCORES, Figure, available, compare
+from dsui.report.figures.canvas import Drawing, legend_below, panel, pens, styled
+from dsui.report.tables import Line, Table
+
+SHOWN = [("auroc", "max_probability"), ("auroc", "entropy"), ("aupr", "max_probability"), ("aupr", "entropy")]
+"""The four panels of the paper."""
+DODGE = 0.3
+"""How far apart all methods of one place on the x-axis stand, of a step of 1."""
+
+
+class Question(NamedTuple):
+    """A figure of the paper: the tasks it shows, and where on the x-axis a result stands."""
+
+    name: str
+    tasks: tuple[str, ...]
+    place: Callable[[Figure], str | float]
+    group: Callable[[Figure], str]
+    """Results of different groups are drawn apart."""
+
+
+def _pair(figure: Figure) -> str:
+    return f"{figure.data} → {figure.foreign or 'unknown classes'}"
+
+
+MISCLASSIFICATION = Question(
+    "misclassification", ("misclassification",), lambda f: f"{f.data}, {f.backbone}", lambda _: ""
+)
+"""Figure 3: over data set and backbone."""
+PAIRS = Question("pairs", ("ood", "open-set", "noise"), _pair, lambda f: f.backbone or "")
+"""Figure 5: over pairs of in-domain and foreign set, noise and unknown classes among them."""
+ATTACKS = Question("fgsm", ("fgsm",), lambda f: float(f.foreign or 0), lambda f: f"{f.data}, {f.backbone}")
+"""Figure 6: over the strength of FGSM."""
+
+
+def drawn_figures(rows: Iterable[Row], question: Question) -> list[Figure]:
+    """What the panels of a question show, in order along the x-axis."""
+    found = [f for f in available(rows) if f.task in question.tasks and (f.metric, f.score) in SHOWN]
+    return sorted(found, key=question.place) if question is ATTACKS else found
+
+
+def panels(rows: Sequence[Row], question: Question) -> list[Drawing]:
+    """Four panels, for each backbone and attacked set apart; none for a single point, which a table tells better."""
+    drawings = []
+    figures = drawn_figures(rows, question)
+    groups = dict.fromkeys(map(question.group, figures))
+    for number, of_group in enumerate(groups):
+        for metric, score in SHOWN:
+            wanted = [f for f in figures if (f.metric, f.score) == (metric, score) and question.group(f) == of_group]
+            table = compare(rows, wanted) if wanted else None
+            if table is None or len(table.lines) * len(wanted) < 2:
+                continue
+            title = f"{METRICS[metric].title} of {SCORES[score]}{f' on {of_group}' if len(groups) > 1 else ''}"
+            name = "-".join([question.name, *([str(number + 1)] if number else []), metric, score.replace("_", "-")])
+            drawings.append(lines(name, title, [question.place(f) for f in wanted], table, metric))
+    return drawings
+
+
+@styled
+def lines(name: str, title: str, places: Sequence[str | float], table: Table, metric: str) -> Drawing:
+    """One line for each of the table's; `places` are those of its columns on the x-axis, names or numbers."""
+    figure, axes = panel()
+    unit = METRICS[metric]
+    named = [place for place in places if isinstance(place, str)]
+    numbers: list[float] = list(range(len(places))) if named else [float(place) for place in places]
+    own = [line for line in table.lines if not line.quoted]
+    for order, (line, pen) in enumerate(zip(own, _pens(own), strict=False)):
+        shift = DODGE * (order / max(len(own) - 1, 1) - 0.5) if named and len(own) > 1 else 0.0
+        points = [(x + shift, cell) for x, cell in zip(numbers, line.cells, strict=True) if cell.mean is not None]
+        axes.errorbar(
+            [x for x, _ in points],
+            [unit.scale * (cell.mean or 0.0) for _, cell in points],
+            [unit.scale * (cell.deviation or 0.0) for _, cell in points] if _deviates(line) else None,
+            color=pen[0],
+            linestyle=pen[1],
+            marker=pen[2],
+            capsize=2.5,
+            label=line.label,
+        )
+    if named:
+        steep = len(named) > 3
+        turn = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if steep else {}
+        axes.set_xticks(numbers, named, **turn)  # type: ignore[arg-type]
+        axes.set_xlim(-0.5, len(named) - 0.5)
+        axes.grid(axis="x", visible=False)
+    else:
+        axes.set_xlabel("strength ε of the attack, in pixel units of 0 to 1")
+    axes.set_ylabel(f"{unit.title} ({unit.unit}), {'higher' if unit.higher_is_better else 'lower'} is better")
+    legend_below(figure, axes)
+    spoken = "; ".join(f"{line.label} {_spoken(line, places, unit.scale)}" for line in own)
+    return Drawing(name, figure, f"{title.removesuffix('.')}.", f"{spoken}.")
+
+
+def _pens(own: Sequence[Line]) -> list[tuple[str, str, str]]:
+    """DS-UI dashed and all others solid, as in the paper; colour and marker tell the others apart."""
+    return [
+        (pen.color, "--" if line.label.split(" ")[0] == "dsui" else "-", pen.marker)
+        for line, pen in zip(own, pens(), strict=False)
+    ]
+
+
+def _deviates(line: Line) -> bool:
+    return any(cell.deviation is not None for cell in line.cells)
+
+
+def _spoken(line: Line, places: Sequence[str | float], scale: float) -> str:
+    shown = [(place, cell.mean) for place, cell in zip(places, line.cells, strict=True) if cell.mean is not None]
+    return ", ".join(
+        f"{scale * mean:.1f} at {place if isinstance(place, str) else f'{place:.3g}'}" for place, mean in shown
+    )

@@ -1,0 +1,50 @@
+"""Figure 2, right: what the class densities of a normal and of an abnormal image look like.
+
+ln(w_i GMM_i(z)) over the classes i: a normal image stands out in one class, an abnormal one is low in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from dsui.report.figures.canvas import BLUE, VERMILION, Drawing, legend_below, panel, styled
+
+NAMED_CLASSES = 20
+
+
+def densest(log_joint: Tensor, correct: Tensor) -> int:
+    """The image of largest density among those classified correctly, or among all where there is none. [N, C], [N]"""
+    density = log_joint.double().logsumexp(1)
+    return int((density.masked_fill(~correct, -float("inf")) if bool(correct.any()) else density).argmax())
+
+
+def least_dense(log_joint: Tensor) -> int:
+    """The image of smallest density."""
+    return int(log_joint.double().logsumexp(1).argmin())
+
+
+@styled
+def profile(name: str, classes: Sequence[str], normal: Tensor, abnormal: Tensor, foreign: str) -> Drawing:
+    """`normal` and `abnormal`: [C] ln(w_i GMM_i(z)) of one image each; `foreign` names the set of the latter."""
+    figure, axes = panel()
+    numbers = range(len(classes))
+    told = []
+    for label, values, color, marker, line in (
+        ("in-domain image", normal, BLUE, "o", "-"),
+        (f"image of {foreign}", abnormal, VERMILION, "X", ":"),
+    ):
+        axes.plot(numbers, values.tolist(), color=color, marker=marker, linestyle=line, linewidth=0.8, label=label)
+        top = int(values.argmax())
+        told.append(f"the {label} is densest in {classes[top]} at {values[top]:.4g} nats, least at {values.min():.4g}")
+    if len(classes) <= NAMED_CLASSES:
+        longest = max(map(len, classes))
+        turned = longest * len(classes) > 45
+        turn = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if turned else {}
+        axes.set_xticks(list(numbers), list(classes), **turn)  # type: ignore[arg-type]
+    axes.set(xlabel="class", ylabel="log-density, weighted (nats)")
+    axes.grid(axis="x", visible=False)
+    legend_below(figure, axes)
+    caption = "Class densities of the densest in-domain image and of the least dense foreign one."
+    return Drawing(name, figure, caption, f"{'; '.join(told)}.".capitalize())

@@ -1,0 +1,35 @@
+"""Reliability diagram: how often predictions of each confidence are right, and how many of them there are."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from dsui.evaluation.calibration import BINS, ece, reliability_bins
+from dsui.report.figures.canvas import BLUE, FAINT, Drawing, panel, styled
+
+
+@styled
+def reliability(name: str, confidence: Tensor, correct: Tensor) -> Drawing:
+    """`confidence` [N] in [0, 1], `correct` [N]; bins of equal width."""
+    from matplotlib.ticker import PercentFormatter
+
+    bins = reliability_bins(confidence, correct)
+    figure, _ = panel(height=3.3)
+    figure.clear()
+    axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    filled = (bins.samples > 0).numpy()
+    axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1)
+    axes.plot(bins.confidence[filled], bins.accuracy[filled], color=BLUE, marker="o")
+    axes.set(ylim=(0, 1.03), ylabel="accuracy")
+    centres = [(place + 0.5) / BINS for place in range(BINS)]
+    below.bar(centres, (bins.samples / bins.samples.sum()).tolist(), 0.9 / BINS, color=BLUE)
+    below.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence: largest predicted probability", ylabel="images")
+    for axis in (axes.yaxis, below.xaxis, below.yaxis):
+        axis.set_major_formatter(PercentFormatter(1))
+    error = 100 * ece(confidence, correct)
+    caption = f"Accuracy over confidence; on the faint line claims come true. ECE {error:.2f} %, lower is better."
+    told = [
+        f"{accuracy:.0%} at {claimed:.0%}"
+        for claimed, accuracy in zip(bins.confidence[filled].tolist(), bins.accuracy[filled].tolist(), strict=True)
+    ]
+    return Drawing(name, figure, caption, f"Accuracy at mean confidence: {', '.join(told)}.")

@@ -1,0 +1,59 @@
+"""Loss and accuracy over the epochs of a run, from its log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from dsui.report.figures.canvas import BLUE, Drawing, legend_below, panel, pens, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Log = Sequence[Mapping[str, Any]]
+COUNTERS = {"epoch", "step"}
+
+
+@styled
+def losses(name: str, log: Log) -> Drawing:
+    """The loss and its terms, which stand before the accuracy in each row; on a log axis where all are positive."""
+    figure, axes = panel()
+    terms = dict.fromkeys(key for row in log for key in takewhile(lambda key: key != "accuracy", row))
+    series = {key: _points(log, key) for key in terms if key not in COUNTERS}
+    if series.get("cross_entropy") == series["loss"]:
+        del series["cross_entropy"]
+    told = []
+    for (key, points), pen in zip(series.items(), pens(), strict=False):
+        label = key.replace("_", " ")
+        _line(axes, points, color=pen.color, linestyle=pen.dashes, label=label)
+        told.append(f"{label} from {points[0][1]:.4g} to {points[-1][1]:.4g}")
+    if all(value > 0 for points in series.values() for _, value in points):
+        axes.set_yscale("log")
+    axes.set(xlabel="epoch", ylabel="mean over the epoch")
+    legend_below(figure, axes)
+    terms_too = "" if len(series) == 1 else " and its terms, each before its weight"
+    caption = f"Loss on training images{terms_too}; lower is better."
+    return Drawing(name, figure, caption, f"{'; '.join(told)}.".capitalize())
+
+
+@styled
+def accuracies(name: str, log: Log) -> Drawing:
+    figure, axes = panel()
+    points = [(epoch, 100 * share) for epoch, share in _points(log, "accuracy")]
+    _line(axes, points, color=BLUE)
+    axes.set(xlabel="epoch", ylabel="accuracy (%)", ylim=(min(0, *(y for _, y in points)), 103))
+    caption = "Accuracy on training images, augmented as they were trained on; higher is better."
+    return Drawing(name, figure, caption, f"From {points[0][1]:.1f} % to {points[-1][1]:.1f} %.")
+
+
+def _points(log: Log, key: str) -> list[tuple[int, float]]:
+    """Epochs are counted from 1."""
+    return [(row["epoch"] + 1, row[key]) for row in log if key in row]
+
+
+def _line(axes: Axes, points: Sequence[tuple[int, float]], **style: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.plot(*zip(*points, strict=True), marker="o" if len(points) < 10 else "", **style)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))

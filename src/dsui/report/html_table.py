@@ -1,0 +1,84 @@
+"""A table as HTML: headers with a scope, numbers aligned, the best of a column bold, quoted lines apart."""
+
+from __future__ import annotations
+
+from html import escape
+from itertools import groupby
+
+from dsui.report.tables import Column, Line, Place, Table
+
+EMPHASIS: dict[Place, tuple[str, str]] = {"best": ("<strong>", "</strong>"), "second": ("<u>", "</u>"), None: ("", "")}
+FIGURE_SPACE = "\N{FIGURE SPACE}"
+
+
+def to_html(table: Table) -> str:
+    """A <table> with the title as its caption and the notes below, inside a box that scrolls by itself."""
+    shown = [_column(table, place) for place in range(len(table.columns))]
+    lines = sorted(enumerate(table.lines), key=lambda numbered: numbered[1].quoted)
+    body = "".join(_row(line, [cells[number] for cells in shown]) for number, line in lines)
+    label = escape(table.title, quote=True)
+    return (
+        f'<div class="scroll" role="region" aria-label="{label}" tabindex="0"><table>'
+        f"<caption>{escape(table.title)}</caption>"
+        f"<thead>{_header(table)}</thead><tbody>{body}</tbody></table></div>"
+        f'<p class="note">{escape(table.caption)}</p>'
+    )
+
+
+def settings_table(title: str, corner: str, columns: list[str], lines: list[tuple[str, list[str]]]) -> str:
+    """Words instead of figures; a line whose cells differ is bold."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
+    rows = []
+    for name, cells in lines:
+        opening, closing = EMPHASIS["best" if len(set(cells)) > 1 else None]
+        shown = "".join(f"<td>{opening}{escape(cell)}{closing}</td>" for cell in cells)
+        rows.append(f'<tr><th scope="row">{escape(name)}</th>{shown}</tr>')
+    return (
+        f'<div class="scroll" role="region" aria-label="{escape(title, quote=True)}" tabindex="0">'
+        f'<table class="words"><caption>{escape(title)}</caption>'
+        f'<thead><tr><th scope="col" class="corner">{escape(corner)}</th>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _header(table: Table) -> str:
+    """A row for each level; equal headers of neighbours are one."""
+    levels = len(table.columns[0].lines) if table.columns else 1
+    rows = []
+    for level in range(levels):
+        cells = f'<th scope="col" class="corner" rowspan="{levels}">{escape(table.corner)}</th>' if level == 0 else ""
+        for (*_, text), group in groupby(column.lines[: level + 1] for column in table.columns):
+            width = len(list(group))
+            kind = "colgroup" if width > 1 else "col"
+            span = f' colspan="{width}"' if width > 1 else ""
+            cells += f'<th scope="{kind}"{span}>{escape(text)}</th>' if text else f"<td{span}></td>"
+        rows.append(f"<tr>{cells}</tr>")
+    return "".join(rows)
+
+
+def _row(line: Line, cells: list[str]) -> str:
+    kind = ' class="quoted"' if line.quoted else ""
+    shown = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f'<tr{kind}><th scope="row">{escape(line.name)}</th>{shown}</tr>'
+
+
+def _column(table: Table, place: int) -> list[str]:
+    """Cells of equal width behind the decimal point: what one of them lacks takes its room unseen."""
+    column, cells = table.columns[place], [line.cells[place] for line in table.lines]
+    deviations = ["" if cell.deviation is None else _digits(cell.deviation, column) for cell in cells]
+    width = max(map(len, deviations), default=0)
+    marked = next((cell.mark for cell in cells if cell.mark), "")
+    shown = []
+    for cell, deviation, rank in zip(cells, deviations, table.places(place), strict=True):
+        opening, closing = EMPHASIS[rank]
+        mean = escape(cell.text) if cell.mean is None else _digits(cell.mean, column)
+        spread = f" ± {deviation.rjust(width, FIGURE_SPACE)}" if deviation else ""
+        ghost = f" ± {'0' * width}" if width and not deviation else ""
+        mark, ghost = (f" {escape(cell.mark)}", ghost) if cell.mark else ("", ghost + (f" {marked}" if marked else ""))
+        unseen = f'<span class="unseen">{escape(ghost)}</span>' if ghost else ""
+        shown.append(f"{opening}{mean}{spread}{closing}{mark}{unseen}")
+    return shown
+
+
+def _digits(value: float, column: Column) -> str:
+    return f"{column.scale * value:.{column.decimals}f}"

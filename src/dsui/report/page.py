@@ -1,0 +1,56 @@
+"""One self-contained HTML file about trained runs: nothing on it is fetched from anywhere.
+
+It follows the screen's light or dark setting, folds to a phone's width, prints, and needs no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from dsui.errors import DsuiError
+from dsui.report.figures.canvas import to_inline, to_png, to_svg
+from dsui.report.installed import require
+from dsui.report.section import Section
+from dsui.training.checkpoint import RunError, write_whole
+
+TEMPLATE = "page.html.j2"
+
+
+def page(title: str, lead: str, sections: Sequence[Section]) -> str:
+    """The HTML of these sections, each a heading below the title."""
+    require("jinja2", "matplotlib")
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"inline": lambda drawing: Markup(to_inline(drawing)), "html": Markup}  # noqa: S704
+    template = environment.from_string(files("dsui.report").joinpath(TEMPLATE).read_text(encoding="utf-8"))
+    return template.render(title=title, lead=lead, sections=sections)
+
+
+def write_page(path: Path, html: str) -> None:
+    _write(path, html.encode())
+
+
+def write_figures(folder: Path, sections: Sequence[Section]) -> list[Path]:
+    """Every figure as NAME.svg and NAME.png."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DsuiError(f"{folder} cannot be made ({error.strerror}); choose another --figures.") from error
+    written = []
+    for drawing in (drawing for section in sections for drawing in section.all_drawings()):
+        for ending, content in (("svg", to_svg(drawing).encode()), ("png", to_png(drawing))):
+            written.append(folder / f"{drawing.name}.{ending}")
+            _write(written[-1], content)
+    return written
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_whole(path, lambda stream: stream.write(content))
+    except RunError as error:
+        why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
+        raise DsuiError(f"{path} cannot be written ({why}); choose another place.") from error

@@ -1,0 +1,69 @@
+"""Single images worth looking at, as small PNG files inside the page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import NamedTuple
+
+from PIL import Image
+from torch import Tensor
+
+from dsui.report.evidence import SeenImages, score_label
+
+LARGEST_SIDE = 64
+"""Larger images are shown smaller, so that a page of them stays small."""
+SHOWN = 8
+
+
+class Thumbnail(NamedTuple):
+    source: str
+    """A data: address."""
+    alternative: str
+    """What it is, for whoever cannot see it."""
+    lines: tuple[str, ...]
+    """What stands below it."""
+
+
+def most(scores: Tensor, among: Tensor | None = None, count: int = SHOWN) -> Tensor:
+    """Indices of the `count` largest scores [N], largest first, among those marked [N]; of equal ones the first."""
+    places = scores.argsort(descending=True, stable=True)
+    return (places if among is None else places[among[places]])[:count]
+
+
+def thumbnails(
+    seen: SeenImages, indices: Tensor, score: str, classes: tuple[str, ...], foreign: bool
+) -> list[Thumbnail]:
+    """`classes` are the model's; a foreign image has none of them. `score` is shown below each image."""
+    images = seen.load()
+    confidence, predicted = seen.logits[indices].double().softmax(1).max(1)
+    found = []
+    for place, pixels in enumerate(images.read(indices)):
+        index = int(indices[place])
+        guess = f"{classes[predicted[place]]}, {confidence[place]:.3f}"
+        truth = f"from {seen.name}" if foreign else f"is {classes[seen.labels[index]]}"
+        found.append(
+            Thumbnail(
+                png(pixels),
+                f"Image {index}: {truth}, predicted {guess}",
+                (truth, f"predicted {guess}", _told(score, float(seen.scores[score][index]))),
+            )
+        )
+    return found
+
+
+def _told(score: str, value: float) -> str:
+    """Four digits; of a density itself, whose score is its negative."""
+    shown = -value if score == "log_density" else value
+    digits = f"{shown:#.4g}".rstrip(".").replace("-", "\N{MINUS SIGN}")
+    return f"{score_label(score)} {digits}"
+
+
+def png(pixels: Tensor) -> str:
+    """The data: address of uint8 [channels, height, width], one channel or three."""
+    array = pixels.permute(1, 2, 0).cpu().numpy()
+    image = Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
+    image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+    stream = io.BytesIO()
+    image.save(stream, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
