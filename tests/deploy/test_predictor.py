@@ -46,7 +46,6 @@ def test_it_says_what_evaluation_says_of_the_same_images(method: str, settings: 
     said = Predictor.load(path, "cpu").predict(TEST[:count], batch=500)
     assert np.array_equal(said.probabilities, outputs.probabilities[:count])
     expected = scores["uncertainty"][:count].numpy()
-    print(abs(said.uncertainty-expected).max())
     assert said.uncertainty == pytest.approx(expected, rel=1e-12, abs=1e-12)  # float64 sums of batches of other sizes
     assert said.label.tolist() == [facts.classes[label] for label in outputs.predictions[:count]]
     if method == "dsui":
@@ -68,7 +67,7 @@ def test_the_fields_of_a_prediction_are_what_they_are_called(predictor: Predicto
     with torch.no_grad():
         density = method.head.log_prob(method.network(predictor.model.transform.plain(TEST)))
     assert said.log_density == pytest.approx(density.numpy(), rel=1e-5)  # float32 features in batches of other sizes
-    assert np.mean(said.label == np.array([str(label) for label in LABELS.tolist()])) > 0.85  # 0.92 when written
+    assert np.mean(said.label == np.array([str(label) for label in LABELS.tolist()])) > 0.85  # 0.917 when written
 
 
 def test_it_counts_as_the_array_of_its_labels(predictor: Predictor) -> None:

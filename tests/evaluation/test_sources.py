@@ -214,3 +214,13 @@ def test_unreadable_files_are_an_error_or_left_out(photos: Path) -> None:
     with pytest.raises(DataError, match=r"broken\.png cannot be used .* --skip-bad"):
         of_folder(photos).own().load()
     assert len(of_folder(photos, skip_bad=True).own().load().labels) == 12
+
+
+def test_foreign_images_to_select_by_are_made_from_the_held_out_ones() -> None:
+    held = sources(held_out=0.2, part="held-out")
+    blends, patches = (held.foreign(name) for name in ("blends", "patches"))
+    own = held.own().load()
+    assert blends.name != patches.name
+    assert len(blends.load().labels) == len(own.labels) == 200
+    means = patches.load().read(torch.arange(200)).double().mean((1, 2, 3))
+    torch.testing.assert_close(means, own.read(torch.arange(200)).double().mean((1, 2, 3)))

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from dsui.data.dataset import ImageSet
@@ -31,7 +32,6 @@ from dsui.errors import DsuiError
 from dsui.evaluation.model import Model, RunFacts, load_model
 from dsui.evaluation.outputs import Outputs
 from dsui.training.checkpoint import RunError
-from dsui.training.weights import save_weights
 
 if sys.platform != "win32":
     import fcntl
@@ -157,10 +157,7 @@ class OutputCache:
             seconds += sum(times)
             path = self.folder / f"{stem}-{len(paths):05d}.safetensors"
             own = {"chunk": str(len(paths)), "seconds": repr(seconds)}
-            try:
-                save_weights(path, Outputs.concatenated(parts).tensors(), facts | own)
-            except RunError as error:
-                raise _unwritten(path, error.__cause__) from error
+            _write(path, Outputs.concatenated(parts).tensors(), facts | own)
             paths.append(path)
         return StoredOutputs(tuple(paths), total, seconds, self.model.method.passes, images.classes)
 
@@ -190,6 +187,17 @@ class OutputCache:
                 f"{images.name} has images of {images.shape} and {self.facts.path} was trained on "
                 f"{(config.channels, config.size, config.size)} (channels, height, width); evaluate it on such images."
             )
+
+
+def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Beside and renamed. Not forced to the disk, as a checkpoint is: what a power cut takes is computed again."""
+    beside = path.with_name(f"{path.name}.part")
+    try:
+        save_file({name: value.contiguous() for name, value in tensors.items()}, beside, metadata)
+        beside.replace(path)
+    except (OSError, SafetensorError) as error:
+        beside.unlink(missing_ok=True)
+        raise _unwritten(path, error) from error
 
 
 def _metadata(path: Path) -> dict[str, str]:

@@ -14,6 +14,7 @@ from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.fgsm import fgsm
 from dsui.data.foreign import as_foreign
 from dsui.data.noise import noise_set
+from dsui.data.pseudo import PSEUDO, pseudo_outliers
 from dsui.data.registry import FOLDER, PUBLISHED, default_root, load
 from dsui.data.splits import class_split, unknown_part
 from dsui.data.stamp import stamp
@@ -58,7 +59,11 @@ class Sources:
         return self._own("unknown", "test", lambda whole: unknown_part(whole, class_split(known, whole)))
 
     def foreign(self, name: str) -> Source:
-        """The test split of another data set, brought to the shape of the run's images."""
+        """The test split of another data set, brought to the shape of the run's images, or a kind of `PSEUDO` images
+        made from the run's own."""
+        if name in PSEUDO:
+            own = self.own()
+            return Source(f"{own.name}-{name}", own.identity, lambda: pseudo_outliers(name, own.load()))
         if name == self.config.data:
             raise DataError(f"{name} is the run's own data set; name another one as foreign.")
         return Source(

@@ -64,9 +64,11 @@ class Evidence:
     own: SeenImages
     foreign: SeenImages
     rows: list[Row]
+    rows_read: int
+    """How many of them are from the run's results file; the others were computed for the page."""
     log: list[dict[str, Any]]
     remarks: list[str]
-    """Where the rows come from, and what could not be used."""
+    """What was computed, and what could not be used."""
 
 
 def score_label(name: str) -> str:
@@ -85,10 +87,11 @@ def gather(name: str, key: str, asked: Evaluation, foreign: Sequence[str], point
         shown = sources.unknown()
     else:
         shown = sources.foreign(others[0]) if others else sources.noise()
-    rows, remarks = _rows(name, asked, others)
+    read_rows, computed, remarks = _rows(name, asked, others)
     log, torn = read_log(facts.path / LOG)
     own, theirs = (_seen(asked, source, points) for source in (sources.own(), shown))
-    return Evidence(name, key, facts, own, theirs, rows, log, [*remarks, *torn])
+    rows = [replace(row, run=name) for row in (*read_rows, *computed)]
+    return Evidence(name, key, facts, own, theirs, rows, len(read_rows), log, [*remarks, *torn])
 
 
 def foreign_sets(path: Path) -> list[str]:
@@ -118,7 +121,8 @@ def _read(path: Path) -> tuple[list[Row], list[str]]:
     return [row for row in rows if HELD_OUT not in (row.protocol or "")], problems
 
 
-def _rows(run: str, asked: Evaluation, foreign: Sequence[str]) -> tuple[list[Row], list[str]]:
+def _rows(run: str, asked: Evaluation, foreign: Sequence[str]) -> tuple[list[Row], list[Row], list[str]]:
+    """Rows from the run's file, rows computed because they are not there, and remarks."""
     config = asked.cache.facts.config
     rows, problems = _read(asked.cache.facts.path)
     there = {(row.task, row.foreign) for row in rows if row.method == config.method}
@@ -127,11 +131,9 @@ def _rows(run: str, asked: Evaluation, foreign: Sequence[str]) -> tuple[list[Row
     wanted += [("ood", name) for name in foreign]
     missing = [question for question in wanted if question not in there]
     computed = [row for task, name in missing for row in asked.rows(task, [name] if name else [])]
-    remarks = [f"{run}: {len(rows)} rows read from {RESULTS}."] if rows else []
-    if missing:
-        told = ", ".join(name if task == "ood" and name else task for task, name in missing)
-        remarks.append(f"{run}: computed for this page from outputs, and not kept: {told}.")
-    return [replace(row, run=run) for row in [*rows, *computed]], [*remarks, *problems]
+    told = ", ".join(name if task == "ood" and name else task for task, name in missing)
+    remarks = [f"{run}: not in {RESULTS}, so computed for this page: {told}."] if missing else []
+    return rows, computed, [*remarks, *problems]
 
 
 def _seen(asked: Evaluation, source: Source, points: int) -> SeenImages:

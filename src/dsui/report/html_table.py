@@ -19,7 +19,7 @@ def to_html(table: Table) -> str:
     label = escape(table.title, quote=True)
     return (
         f'<div class="scroll" role="region" aria-label="{label}" tabindex="0"><table>'
-        f"<caption>{escape(table.title)}</caption>"
+        f"<caption><span>{escape(table.title)}</span></caption>"
         f"<thead>{_header(table)}</thead><tbody>{body}</tbody></table></div>"
         f'<p class="note">{escape(table.caption)}</p>'
     )
@@ -35,7 +35,7 @@ def settings_table(title: str, corner: str, columns: list[str], lines: list[tupl
         rows.append(f'<tr><th scope="row">{escape(name)}</th>{shown}</tr>')
     return (
         f'<div class="scroll" role="region" aria-label="{escape(title, quote=True)}" tabindex="0">'
-        f'<table class="words"><caption>{escape(title)}</caption>'
+        f'<table class="words"><caption><span>{escape(title)}</span></caption>'
         f'<thead><tr><th scope="col" class="corner">{escape(corner)}</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
@@ -63,21 +63,27 @@ def _row(line: Line, cells: list[str]) -> str:
 
 
 def _column(table: Table, place: int) -> list[str]:
-    """Cells of equal width behind the decimal point: what one of them lacks takes its room unseen."""
+    """Decimal points stand below each other: what follows a mean takes the same room in every cell, bold or not."""
     column, cells = table.columns[place], [line.cells[place] for line in table.lines]
     deviations = ["" if cell.deviation is None else _digits(cell.deviation, column) for cell in cells]
     width = max(map(len, deviations), default=0)
-    marked = next((cell.mark for cell in cells if cell.mark), "")
+    marked = any(cell.mark for cell in cells)
     shown = []
     for cell, deviation, rank in zip(cells, deviations, table.places(place), strict=True):
         opening, closing = EMPHASIS[rank]
-        mean = escape(cell.text) if cell.mean is None else _digits(cell.mean, column)
+        mean = escape(cell.text) if cell.mean is None else f"{opening}{_digits(cell.mean, column)}{closing}"
         spread = f" ± {deviation.rjust(width, FIGURE_SPACE)}" if deviation else ""
-        ghost = f" ± {'0' * width}" if width and not deviation else ""
-        mark, ghost = (f" {escape(cell.mark)}", ghost) if cell.mark else ("", ghost + (f" {marked}" if marked else ""))
-        unseen = f'<span class="unseen">{escape(ghost)}</span>' if ghost else ""
-        shown.append(f"{opening}{mean}{spread}{closing}{mark}{unseen}")
+        shown.append(
+            mean
+            + (_room(f"{opening}{spread}{closing}" if spread else "", width + 3) if width else "")
+            + (_room(f" {escape(cell.mark)}" if cell.mark else "", 2) if marked else "")
+        )
     return shown
+
+
+def _room(content: str, characters: int) -> str:
+    """As wide as so many digits, of which spaces and points leave enough for bold ones."""
+    return f'<span class="room" style="width:{characters}ch">{content}</span>'
 
 
 def _digits(value: float, column: Column) -> str:

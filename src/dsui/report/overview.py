@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dsui.evaluation.results import Row, versions
 from dsui.report.comparison import Figure, available, compare
 from dsui.report.evidence import Evidence
-from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, drawn_figures, panels
+from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, panels
 from dsui.report.html_table import settings_table, to_html
 from dsui.report.section import Details, Section
 from dsui.training.run_folder import WEIGHTS
@@ -42,17 +42,17 @@ def comparison_section(rows: Sequence[Row], runs: Sequence[str]) -> Section:
     """The paper's Figures 3, 5 and 6 from the rows of all runs."""
     sections = []
     for question, heading in (
-        (MISCLASSIFICATION, "Finding errors (Figure 3 of the paper)"),
-        (PAIRS, "Finding foreign images (Figure 5)"),
-        (ATTACKS, "Under attack by FGSM (Figure 6)"),
+        (MISCLASSIFICATION, "Finding errors (the paper's Figure\N{NO-BREAK SPACE}3)"),
+        (PAIRS, "Finding foreign images (Figure\N{NO-BREAK SPACE}5)"),
+        (ATTACKS, "Under attack by FGSM (Figure\N{NO-BREAK SPACE}6)"),
     ):
-        if drawings := panels(rows, question):
-            table = to_html(compare(rows, drawn_figures(rows, question), title=heading))
-            details = [Details("The same as a table", table)]
+        if drawn := panels(rows, question):
+            drawings, tables = [drawing for drawing, _ in drawn], [to_html(table) for _, table in drawn]
+            details = [Details("The same as tables", "".join(tables))]
             sections.append(Section(f"comparison-{question.name}", heading, drawings=drawings, details=details))
     if not any(row.task == "fgsm" for row in rows):
         words = f"No attack has been evaluated; run: dsui evaluate {' '.join(runs)} --tasks fgsm"
-        sections.append(Section("comparison-fgsm", "Under attack by FGSM (Figure 6)", [words]))
+        sections.append(Section("comparison-fgsm", "Under attack by FGSM (Figure\N{NO-BREAK SPACE}6)", [words]))
     intro = ["Points are means over a method's runs, bars their deviations; DS-UI is dashed, as in the paper."]
     return Section("comparison", "Across data sets and attacks", intro, sections=sections)
 
@@ -71,7 +71,7 @@ def making_section(evidence: Sequence[Evidence]) -> Section:
         "making",
         "How this page was made",
         [f"Drawn with {here}.", *remarks],
-        [settings_table("Runs", "fact", runs, origins)],
+        [settings_table("Runs; bold where they differ", "fact", runs, origins)],
         details=[Details("All settings", settings_table("Settings; bold where runs differ", "setting", runs, lines))],
     )
 
@@ -90,6 +90,7 @@ def _made(evidence: Evidence) -> dict[str, str]:
         "trained with dsui": read_metadata(facts.path / WEIGHTS).get("version", "unknown"),
         "evaluated with": "-" if row is None else ", ".join(f"{name} {text}" for name, text in row.versions.items()),
         "evaluated on": "-" if row is None else row.device or "unknown",
+        "rows read": str(evidence.rows_read),
         "commit": "-" if row is None or row.commit is None else row.commit[:12],
         "weights, SHA-256": facts.fingerprint()[:16],
     }

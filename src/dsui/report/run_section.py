@@ -26,7 +26,7 @@ FOREIGN_SCORES = ("log_density", "energy", "uncertainty")
 """The first that a run has says how foreign an image is."""
 PARTS = 6
 """Sections of a run beside its scores, in the order they are made."""
-STREAMS = {"": "", "density_": ", density stream"}
+STREAMS = {"": "", "density_": " of the density stream"}
 
 
 def run_section(evidence: Evidence, alone: bool, step: Callable[[], None] = lambda: None) -> Section:
@@ -84,7 +84,7 @@ def _foreign(evidence: Evidence) -> Section:
         f"Foreign images: {foreign.name}",
         [
             f"{len(foreign.labels):,} images of {foreign.name} against {len(own.labels):,} in-domain images. Where the "
-            "fitted Gaussians lie apart (the paper's Figure 4) the two can be told apart."
+            "fitted Gaussians lie apart (the paper's Figure\N{NO-BREAK SPACE}4) the two can be told apart."
         ],
     )
     members = {name: own.labels == label for label, name in enumerate(classes) if bool((own.labels == label).any())}
@@ -92,8 +92,8 @@ def _foreign(evidence: Evidence) -> Section:
         if f"{prefix}entropy" not in own.scores:
             continue
         for score, quantity, largest in (
-            (f"{prefix}max_probability", f"largest probability (Max.P.){stream}", 1.0),
-            (f"{prefix}entropy", f"entropy (nats){stream}", math.log(len(classes))),
+            (f"{prefix}max_probability", f"largest probability{stream}", 1.0),
+            (f"{prefix}entropy", f"entropy{stream} (nats)", math.log(len(classes))),
         ):
             ours, theirs = _value(score, own), _value(score, foreign)
             groups = {name: ours[marked] for name, marked in members.items()}
@@ -123,7 +123,8 @@ def _densities(evidence: Evidence) -> Section | None:
         normal, abnormal = densest(own.log_joint, own.correct), least_dense(foreign.log_joint)
         drawing = profile(f"{key}-profile", classes, own.log_joint[normal], foreign.log_joint[abnormal], foreign.name)
         section.words.append(
-            "A normal image stands out in one class; an abnormal one is low in all (the paper's Figure 2)."
+            "A normal image stands out in one class; an abnormal one is low in all, as in the paper's "
+            "Figure\N{NO-BREAK SPACE}2."
         )
         section.drawings.append(drawing)
         for seen, place, is_foreign in ((own, normal, False), (foreign, abnormal, True)):
@@ -144,8 +145,8 @@ def _features(evidence: Evidence) -> Section | None:
     ours, theirs = both[: len(labels)], both[len(labels) :]
     together = embedding(f"{key}-tsne-foreign", ours, labels, classes, (foreign.name, theirs))
     words = (
-        "Features in two dimensions (the paper's Figure 7). Who is near whom means something; sizes of clusters and "
-        "long distances do not."
+        "Features in two dimensions, as in the paper's Figure\N{NO-BREAK SPACE}7. Who is near whom means something; "
+        "sizes of clusters and long distances do not."
     )
     return Section(f"{key}-features", "Features", [words], drawings=[alone, together])
 

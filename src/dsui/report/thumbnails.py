@@ -53,9 +53,9 @@ def thumbnails(
 
 
 def _told(score: str, value: float) -> str:
-    """Four digits; of a density itself, whose score is its negative."""
+    """A score by its name; of a density itself, whose score is its negative."""
     shown = -value if score == "log_density" else value
-    digits = f"{shown:#.4g}".rstrip(".").replace("-", "\N{MINUS SIGN}")
+    digits = f"{shown:.{1 if abs(shown) >= 100 else 2}f}".replace("-", "\N{MINUS SIGN}")
     return f"{score_label(score)} {digits}"
 
 

@@ -167,9 +167,7 @@ def to_inline(drawing: Drawing) -> str:
         for name in list(element.attrib):
             if name.startswith("{"):
                 element.set(name.rpartition("}")[2], element.attrib.pop(name))
-    used = {
-        found for element in root.iter() for value in element.attrib.values() for found in _REFERENCE.findall(value)
-    }
+    used = {name for element in root.iter() for value in element.attrib.values() for name in _REFERENCE.findall(value)}
     for element in root.iter():
         _adapt(element, drawing.name, used)
     box = root.get("viewBox", "")
@@ -179,7 +177,8 @@ def to_inline(drawing: Drawing) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-_REFERENCE = re.compile(r"#([\w-]+)\)?$")
+_REFERENCE = re.compile(r"(?<=url\(#)[\w-]+(?=\))|(?<=^#)[\w-]+$")
+"""url(#NAME), or #NAME alone."""
 _TOO_FINE = re.compile(r"(\.\d\d)\d+")
 """Digits below a hundredth of a point."""
 
@@ -191,12 +190,10 @@ def _adapt(element: ET.Element, prefix: str, used: set[str]) -> None:
                 element.set("id", f"{prefix}-{value}")
             else:
                 del element.attrib["id"]
-        elif name in ("href", "clip-path"):
-            element.set(name, re.sub(r"#([\w-]+)", rf"#{prefix}-\1", value) if "data:" not in value else value)
-        elif name == "style":
-            element.set(name, _in_variables(value))
         elif name == "d":
             element.set(name, _TOO_FINE.sub(r"\1", " ".join(value.split())))
+        else:
+            element.set(name, _in_variables(_REFERENCE.sub(rf"{prefix}-\g<0>", value)))
 
 
 def _in_variables(style: str) -> str:

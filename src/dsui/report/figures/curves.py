@@ -35,10 +35,8 @@ def _recall_precision(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]
     return recall, precision
 
 
-ROC = Kind(roc_curve, auroc, "auroc", "{negatives} flagged", "{positives} flagged")
-PRECISION_RECALL = Kind(
-    _recall_precision, aupr, "aupr", "{positives} flagged", "share of {positives} among flagged", "steps-pre"
-)
+ROC = Kind(roc_curve, auroc, "auroc", "false alarms: {negatives} flagged", "{positives} flagged")
+PRECISION_RECALL = Kind(_recall_precision, aupr, "aupr", "recall: {positives} flagged", "precision", "steps-pre")
 RISK_COVERAGE = Kind(risk_coverage_curve, aurc, "aurc", "coverage: images kept", "risk: errors among kept")
 
 
@@ -68,7 +66,11 @@ def curves(
         axis.set_major_formatter(PercentFormatter(1, decimals=None))
     legend_below(figure, axes)
     better = "higher" if unit.higher_is_better else "lower"
-    title = {"auroc": "ROC", "aupr": "Precision over recall", "aurc": "Risk over coverage"}[kind.metric]
+    title = {
+        "auroc": "ROC",
+        "aupr": f"Precision (share of {positives} among flagged images) over recall",
+        "aurc": "Risk over coverage",
+    }[kind.metric]
     caption = f"{title}; the figures are {unit.title} in {unit.unit}, {better} is better."
     return Drawing(name, figure, caption, f"{', '.join(areas)}.")
 

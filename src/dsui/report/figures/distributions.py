@@ -8,17 +8,14 @@ so as high, as a set of which it is not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dsui.report.figures.canvas import BLUE, INK, VERMILION, Drawing, legend_below, panel, pens, styled
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from dsui.report.figures.canvas import BLUE, INK, Drawing, legend_below, panel, pens, styled
 
 LEGEND_CLASSES = 12
 """With more classes than this all of them share one colour and one line of the legend."""
@@ -53,9 +50,9 @@ def distributions(
     groups = {group: fitted(values) for group, values in own.items()}
     means = [group.mean for group in groups.values()]
     told = f"Of {len(together):,} in-domain images the classes' means lie between {min(means):.3g} and {max(means):.3g}"
-    _histogram(axes, together, largest, BLUE)
+    axes.stairs(*_histogram(together, largest), fill=True, color=BLUE, alpha=0.25)
     if foreign is not None:
-        _histogram(axes, foreign[1], largest, VERMILION, hatch="////")
+        axes.stairs(*_histogram(foreign[1], largest), color=INK, linewidth=0.8)
     many = len(groups) > LEGEND_CLASSES
     for number, ((group, gaussian), pen) in enumerate(zip(groups.items(), pens(), strict=False)):
         label = group if not many else f"{len(groups)} classes" if number == 0 else None
@@ -67,10 +64,12 @@ def distributions(
         told += f"; {foreign[0]} has mean {gaussian.mean:.3g} and deviation {gaussian.deviation:.3g}"
     axes.set(xlim=(0, largest), ylim=(0, 1.08), xlabel=quantity, ylabel="density / its maximum")
     legend_below(figure, axes, columns=4)
-    who = "each class and of foreign images" if foreign else "each class"
-    return Drawing(name, figure, f"{quantity[0].upper()}{quantity[1:]} of {who}: fitted Gaussians.", f"{told}.")
+    ours = "each class (histogram of all: filled)"
+    who = f"{ours} and foreign images (histogram: outlined)" if foreign else ours
+    return Drawing(name, figure, f"{quantity[0].upper()}{quantity[1:]}: Gaussians fitted to {who}.", f"{told}.")
 
 
-def _histogram(axes: Axes, values: Tensor, largest: float, color: str, hatch: str | None = None) -> None:
+def _histogram(values: Tensor, largest: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Heights over the largest of them, and the edges of the bins."""
     counts, edges = np.histogram(values.double().numpy(), BINS, (0, largest))
-    axes.stairs(counts / max(counts.max(), 1), edges, fill=True, color=color, alpha=0.22, hatch=hatch, linewidth=0)
+    return counts / max(counts.max(), 1), edges

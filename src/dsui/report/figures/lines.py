@@ -5,7 +5,7 @@ A point is the mean over a method's runs and its bar their deviation, from the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dsui.evaluation.results import Row
@@ -43,31 +43,27 @@ ATTACKS = Question("fgsm", ("fgsm",), lambda f: float(f.foreign or 0), lambda f:
 """Figure 6: over the strength of FGSM."""
 
 
-def drawn_figures(rows: Iterable[Row], question: Question) -> list[Figure]:
-    """What the panels of a question show, in order along the x-axis."""
-    found = [f for f in available(rows) if f.task in question.tasks and (f.metric, f.score) in SHOWN]
-    return sorted(found, key=question.place) if question is ATTACKS else found
-
-
-def panels(rows: Sequence[Row], question: Question) -> list[Drawing]:
-    """Four panels, for each backbone and attacked set apart; none for a single point, which a table tells better."""
-    drawings = []
-    figures = drawn_figures(rows, question)
+def panels(rows: Sequence[Row], question: Question) -> list[tuple[Drawing, Table]]:
+    """Four panels for each group, each with the table it shows; none of a single point, which needs no figure."""
+    figures = [f for f in available(rows) if f.task in question.tasks and (f.metric, f.score) in SHOWN]
     groups = dict.fromkeys(map(question.group, figures))
-    for number, of_group in enumerate(groups):
+    drawn = []
+    for number, group in enumerate(groups):
         for metric, score in SHOWN:
-            wanted = [f for f in figures if (f.metric, f.score) == (metric, score) and question.group(f) == of_group]
-            table = compare(rows, wanted) if wanted else None
-            if table is None or len(table.lines) * len(wanted) < 2:
-                continue
-            title = f"{METRICS[metric].title} of {SCORES[score]}{f' on {of_group}' if len(groups) > 1 else ''}"
-            name = "-".join([question.name, *([str(number + 1)] if number else []), metric, score.replace("_", "-")])
-            drawings.append(lines(name, title, [question.place(f) for f in wanted], table, metric))
-    return drawings
+            wanted = [f for f in figures if (f.metric, f.score) == (metric, score) and question.group(f) == group]
+            if question is ATTACKS:
+                wanted.sort(key=question.place)
+            title = f"{METRICS[metric].title} of {SCORES[score]}{f' on {group}' if len(groups) > 1 else ''}"
+            table = compare(rows, wanted, title=title) if wanted else None
+            if table is not None and len(table.lines) * len(wanted) > 1:
+                parts = [question.name, *([str(number + 1)] if number else []), metric, score.replace("_", "-")]
+                places = [question.place(figure) for figure in wanted]
+                drawn.append((lines("-".join(parts), places, table, metric), table))
+    return drawn
 
 
 @styled
-def lines(name: str, title: str, places: Sequence[str | float], table: Table, metric: str) -> Drawing:
+def lines(name: str, places: Sequence[str | float], table: Table, metric: str) -> Drawing:
     """One line for each of the table's; `places` are those of its columns on the x-axis, names or numbers."""
     figure, axes = panel()
     unit = METRICS[metric]
@@ -98,7 +94,7 @@ def lines(name: str, title: str, places: Sequence[str | float], table: Table, me
     axes.set_ylabel(f"{unit.title} ({unit.unit}), {'higher' if unit.higher_is_better else 'lower'} is better")
     legend_below(figure, axes)
     spoken = "; ".join(f"{line.label} {_spoken(line, places, unit.scale)}" for line in own)
-    return Drawing(name, figure, f"{title.removesuffix('.')}.", f"{spoken}.")
+    return Drawing(name, figure, f"{table.title.removesuffix('.')}.", f"{spoken}.")
 
 
 def _pens(own: Sequence[Line]) -> list[tuple[str, str, str]]:
