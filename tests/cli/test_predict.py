@@ -183,19 +183,21 @@ def test_an_interrupted_command_keeps_its_rows_and_the_former_file(
     assert f"stopped after {kept.count('noise')} files; their rows are printed." in answer.err
 
 
-def test_what_was_written_is_readable_while_it_grows(
-    dsui: Predict, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("printed", [False, True])
+def test_what_was_written_can_be_read_while_it_grows(
+    dsui: Predict, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: bool
 ) -> None:
-    seen = []
+    seen, growing = [], tmp_path / ("printed" if printed else "p.csv.part")
 
     def watched(paths: list[Path]) -> Iterator[Path]:
         for file in sorted(paths[0].iterdir()):
-            part = tmp_path / "p.csv.part"
-            seen.append(part.read_text().count("\n") if part.exists() else 0)
+            seen.append(growing.read_text().count("\n") if growing.exists() else 0)
             yield file
 
     monkeypatch.setattr(sys.modules["dsui.cli.predict"], "image_files", watched)
-    dsui(place.run, place.noise, "--batch", "10", "--out", tmp_path / "p.csv")
+    with (tmp_path / "printed").open("w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        dsui(place.run, place.noise, "--batch", "10", *([] if printed else ["--out", tmp_path / "p.csv"]))
     assert seen[100] >= 71  # a header and seven of ten batches; two and a bit are decoded ahead
     assert seen == sorted(seen)
 

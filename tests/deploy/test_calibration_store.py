@@ -59,7 +59,7 @@ def test_what_training_stored_is_what_the_model_read_back_says_of_the_same_image
     model, whole = load_model(facts, CPU), load("digits", "train")
     training, held_out = training_images(facts.config, whole), held_out_images(facts.config, whole)
     assert (len(training.labels), len(held_out.labels)) == (800, 200)
-    again = measure(model.method, model.transform, open_source(training, CPU), 800, held_out, CPU)
+    again = measure(model.method, model.transform, open_source(training, CPU), 800, held_out, 64, CPU)
     assert again.to_text() == stored(path).to_text()
     with torch.no_grad():
         torch.manual_seed(0)
@@ -72,7 +72,12 @@ def test_the_moments_are_those_evaluation_works_with() -> None:
     facts = run_facts(run())
     with OutputCache(facts, CPU, keep=False) as cache:
         training = cache.get(Sources(facts.config, facts.classes).training())
-        assert reference(training.chunks()) == stored(run()).reference
+        moments, floor = reference(training.chunks())
+    own = stored(run()).reference
+    for name, (mean, deviation) in moments.items():
+        assert own.moments[name] == pytest.approx((mean, deviation), rel=1e-6)  # float32 features, other batches
+    assert set(own.moments) == set(moments) == {"energy", "log_density", "norm"}
+    assert own.log_floor == pytest.approx(floor, rel=1e-6)
 
 
 def test_a_run_without_held_out_images_knows_its_moments_and_has_no_threshold() -> None:

@@ -40,6 +40,11 @@ def test_layout_and_type_of_an_array_do_not_matter(form: Any, images: Any) -> No
     assert np.array_equal(pixels, images)
 
 
+def test_floats_become_the_nearest_of_256_levels() -> None:
+    levels = np.array([[[0, 0.49, 0.51, 126.4, 126.6, 254.6]]]) / 255
+    assert from_arrays(levels).flatten().tolist() == [0, 0, 1, 126, 127, 255]
+
+
 def test_grey_images_need_no_channel() -> None:
     assert np.array_equal(from_arrays(GREY[:, 0]), GREY)
     assert np.array_equal(from_arrays(GREY[:, 0], 1), GREY)

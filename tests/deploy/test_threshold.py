@@ -40,6 +40,7 @@ def test_the_threshold_by_coverage_is_an_order_statistic_and_says_what_it_keeps(
     chosen = at_coverage(scores, errors, 0.95)
     assert chosen == (95, 0.96, 6 / 96, 100)  # ceil(101 * 0.95) = 96 values: 0 to 95
     assert at_coverage(scores, errors, 0.5).risk == 0
+    assert at_coverage(scores[1:], errors[1:], 0.55).value == 54  # 100 * 0.55 is 55.00000000000001 in float64
 
 
 @pytest.mark.parametrize(("coverage", "needed"), [(0.95, 19), (0.9, 9), (0.5, 1), (0.99, 99), (0.999, 999)])

@@ -67,14 +67,14 @@ def test_reverse_divergence_is_an_expected_log_loss_with_a_pull_towards_the_flat
 @pytest.mark.parametrize("name", BOTH)
 def test_loss_is_least_at_the_target(name: str) -> None:
     labels = torch.arange(10)
-    best = label_concentrations(labels, 10, 100.0).log().float()
-    method = made(name)
-    assert method.loss(best, labels).abs() < 1e-6  # logits are float32
-    assert gradient(method, best, labels).abs().max() < 1e-5  # likewise
+    target = label_concentrations(labels, 10, 100.0).log().float()
+    method = made(name, concentration=100.0)
+    assert method.loss(target, labels).abs() < 1e-6  # logits are float32
+    assert gradient(method, target, labels).abs().max() < 1e-5  # likewise
 
 
-def best_alpha(name: str, label_shares: Tensor, concentration: float = 100.0) -> Tensor:
-    """The concentrations with the least loss for an image whose label is drawn anew each time."""
+def best(name: str, label_shares: Tensor, concentration: float) -> tuple[Tensor, float]:
+    """The concentrations with the least loss for an image whose label is drawn anew each time, and that loss."""
     classes = len(label_shares)
     targets = label_concentrations(torch.arange(classes), classes, concentration)
     logits = torch.zeros(classes, dtype=torch.float64, requires_grad=True)
@@ -83,20 +83,31 @@ def best_alpha(name: str, label_shares: Tensor, concentration: float = 100.0) ->
     def loss() -> float:
         search.zero_grad()
         alpha = logits.exp().expand(classes, -1)
-        divergence = kl_divergence(targets, alpha) if name == "dpn" else kl_divergence(alpha, targets)
-        value = label_shares.double() @ divergence / concentration
+        divergence = kl_divergence(targets, alpha) if name == "dpn" else kl_divergence(alpha, targets) / concentration
+        value = label_shares.double() @ divergence
         value.backward()
         return value.item()
 
     search.step(loss)
-    return logits.detach().exp()
+    return logits.detach().exp(), loss()
 
 
 def test_disputed_labels_flatten_the_forward_but_not_the_reverse_network() -> None:
     shares = torch.tensor([0.5, 0.5] + 8 * [0.0])
     averaged = torch.tensor([51.0, 51.0] + 8 * [1.0], dtype=torch.float64)
-    torch.testing.assert_close(best_alpha("rkl", shares), averaged, rtol=1e-4, atol=0)  # where the search stops
-    assert best_alpha("dpn", shares).max() < 1
+    torch.testing.assert_close(best("rkl", shares, 100.0)[0], averaged, rtol=1e-4, atol=0)  # where the search stops
+    assert best("dpn", shares, 100.0)[0].max() < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "concentration", "left"), [("dpn", 100.0, 0.77), ("dpn", 10.0, 0.45), ("rkl", 100.0, 0.21)]
+)
+def test_share_of_the_loss_that_is_left_when_nine_labels_in_ten_agree(
+    name: str, concentration: float, left: float
+) -> None:
+    ignorant, certain = torch.full((10,), 0.1), torch.tensor([0.9] + 9 * [0.1 / 9])
+    ratio = best(name, certain, concentration)[1] / best(name, ignorant, concentration)[1]
+    assert ratio == pytest.approx(left, abs=0.005)  # two digits are given
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -104,7 +115,7 @@ def test_disputed_labels_flatten_the_forward_but_not_the_reverse_network() -> No
 def test_bounds_of_the_loss_hold_every_best_alpha(name: str, concentration: float) -> None:
     for candidates in (1, 2, 3, 10):
         shares = (torch.arange(10) < candidates) / candidates
-        alpha = best_alpha(name, shares, concentration)
+        alpha, _ = best(name, shares, concentration)
         assert alpha.min() > SMALLEST
         assert alpha.max() < LARGEST * (1 + concentration)
 
@@ -112,12 +123,12 @@ def test_bounds_of_the_loss_hold_every_best_alpha(name: str, concentration: floa
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("classes", [2, 10, 200])
 def test_gradient_is_finite_and_bounded_and_points_home_for_any_float32_logits(name: str, classes: int) -> None:
-    method = made(name, classes)
+    method = made(name, classes, concentration=100.0)
     rows, labels = 500, torch.arange(500) % classes
     far = 60 * torch.rand(rows, classes, generator=torch.Generator().manual_seed(0)) - 30
     slope = rows * gradient(method, far, labels)
     assert slope.isfinite().all()
-    surprise = torch.digamma(torch.tensor(classes + 100.0)) - torch.digamma(torch.tensor(1.0))
+    surprise = (torch.digamma(torch.tensor(classes + 100.0)) - torch.digamma(torch.tensor(1.0))).item()
     steepest = {"dpn": LARGEST * 101 * surprise, "rkl": 1.01 / SMALLEST}[name]  # at the upper and at the lower bound
     assert slope.abs().max() < 1.01 * steepest  # terms that vanish beside the steepest one
     wrong = torch.full((classes, classes), -30.0).fill_diagonal_(30.0)
@@ -141,13 +152,13 @@ def test_predictions_hold_finite_uncertainties_of_their_own_in_float64(name: str
 
 @pytest.mark.parametrize(
     ("name", "least"),
-    [("dpn", (0.955, 0.95, 0.93)), ("rkl", (0.95, 0.95, 0.93))],  # 96.8, 96.7, 95.7 and 96.0, 96.2, 95.1 when written
+    [("dpn", (0.955, 0.95, 0.93)), ("rkl", (0.95, 0.95, 0.93))],  # 97.1, 96.6, 96.4 and 96.0, 96.2, 95.1 when written
 )
 def test_reaches_on_256_digits_over_three_seeds(name: str, least: tuple[float, float, float]) -> None:
     assert all(found > bar for found, bar in zip(means(three_seeds(name)), least, strict=True))
 
 
-@pytest.mark.parametrize(("name", "least"), [("dpn", 0.91), ("rkl", 0.92)])  # 93.7 and 94.3 when written
+@pytest.mark.parametrize(("name", "least"), [("dpn", 0.92), ("rkl", 0.92)])  # 94.3 for both when written
 def test_mutual_information_tells_noise_from_digits_without_outliers(name: str, least: float) -> None:
     assert mean(noise(run, "mutual_information") for run in three_seeds(name)) > least
 
@@ -162,9 +173,9 @@ def against_photographs(run: Trained) -> float:
 @pytest.mark.parametrize("name", BOTH)
 def test_noise_as_outliers_teaches_to_reject_photographs_and_costs_no_accuracy(name: str) -> None:
     without, taught = three_seeds(name)[0], trained(name, 0, noise_set(images("test", 0), 2000, seed=1))
-    assert noise(taught, "mutual_information") > 0.999  # 1.000 for both when written, 0.927 and 0.936 without
-    assert against_photographs(taught) > 0.97  # 0.998 and 0.989 when written
-    assert against_photographs(without) < 0.93  # 0.816 and 0.879 when written
+    assert noise(taught, "mutual_information") > 0.999  # 1.000 for both when written, 0.901 and 0.936 without
+    assert against_photographs(taught) > 0.97  # 0.995 and 0.989 when written
+    assert against_photographs(without) < 0.93  # 0.848 and 0.879 when written
     assert accuracy(taught) > accuracy(without) - 0.01
 
 

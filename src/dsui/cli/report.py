@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from dsui.cli.device import device_type
-from dsui.errors import DsuiError
+from dsui.data.registry import FOLDER, default_root, published
+from dsui.errors import DataError, DsuiError
 from dsui.evaluation.model import RunFacts, run_facts
-from dsui.evaluation.sources import Sources
 
 
 def report(
@@ -41,7 +41,7 @@ def report(
     place = torch.device(device_type(device))
     facts = [run_facts(run) for run in {run.resolve(): run for run in runs}.values()]
     names = list(dict.fromkeys(name.strip() for name in foreign.split(","))) if foreign else []
-    _check(out, facts, names, root)
+    _check(out, names, root)
     with _Bar(console) as bar:
         made = sections(
             facts,
@@ -62,15 +62,14 @@ def report(
         typer.echo(f"Wrote {out} ({len(html.encode()) / 1e6:.1f} MB){beside}.")
 
 
-def _check(out: Path, runs: list[RunFacts], foreign: list[str], root: Path | None) -> None:
+def _check(out: Path, foreign: list[str], root: Path | None) -> None:
     """Find wrong names and places before any work is done."""
     if not out.absolute().parent.is_dir() or out.is_dir():
         raise DsuiError(f"{out} cannot be written, for want of its folder or because it is one; choose another --out.")
-    for facts in runs:
-        sources = Sources(facts.config, facts.classes, root=root)
-        for name in foreign:
-            if name != facts.config.data:
-                sources.foreign(name)
+    place = root or default_root()
+    for name in foreign:
+        if not name.startswith(FOLDER) and "test" not in published(name).present(place):
+            raise DataError(f"{name} is not below {place}; run `dsui data get {name}`, or name its folder with --root.")
 
 
 def _title(runs: list[RunFacts]) -> str:

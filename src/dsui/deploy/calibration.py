@@ -26,7 +26,6 @@ from dsui.methods.method import Method
 
 MOST_IMAGES = 10_000
 """Of each kind, an even choice where there are more: the deviation of a mean is a hundredth of the images' own."""
-BATCH = 500
 CALIBRATION = "calibration"
 """Its name in the metadata of the weights."""
 
@@ -83,13 +82,17 @@ def measure(
     training: Source,
     samples: int,
     held_out: ImageSet | None,
+    batch: int,
     device: torch.device,
 ) -> Calibration:
-    """Of a method in evaluation mode; `training` are its `samples` training images, without augmentation."""
+    """Of a method in evaluation mode; `training` are its `samples` training images, without augmentation.
+
+    A `batch` as large as in training fits into any memory that training fitted into.
+    """
 
     def passes(source: Source, count: int) -> Iterator[tuple[Outputs, Batch]]:
-        for batch in source.stream(even_choice(count).split(BATCH)):
-            yield forward(method, transform, batch.images), batch
+        for found in source.stream(even_choice(count).split(batch)):
+            yield forward(method, transform, found.images), found
 
     known = reference(outputs for outputs, _ in passes(training, samples))
     if held_out is None:

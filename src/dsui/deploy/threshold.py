@@ -44,7 +44,7 @@ def at_coverage(uncertainties: Tensor, errors: Tensor, coverage: float) -> Thres
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be a share of the images between 0 and 1, as in 0.95, got {coverage}.")
     count = len(uncertainties)
-    kept = math.ceil(round(count * coverage, DIGITS))
+    kept = math.ceil(round((count + 1) * coverage, DIGITS))
     if kept > count:
         needed = math.ceil(round(coverage / (1 - coverage), DIGITS))
         raise DsuiError(

@@ -4,12 +4,12 @@ The network's logits are the logarithms of a Dirichlet's concentrations, alpha =
 
     L = E_own KL[Dir(1 + b e_t) || Dir(alpha)] + w E_foreign KL[Dir(1) || Dir(alpha)]
 
-t is the label; the second term is there where a run is given outliers. Targets are those of the authors' maintained
-code. The target of the paper, a mean with 0.01 on every wrong class times 100, is (91, 1, ..., 1) for ten classes:
-nearly the same. Their code divides L by b, which suits the reverse divergence: the forward one and its gradient hardly
-grow with b, and divided by 100 they are too small beside a recipe's weight decay.
+t is the label; the second term is there where a run is given outliers. Targets are of the kind in the authors'
+maintained code, which has b = 100 and divides L by b. Here b is 10 and nothing is divided: with 100 a network must be
+almost certain before L falls, and neither L nor its gradient grows as b does, so that the division leaves them too
+small beside a recipe's weight decay (docs/methods/dpn.md).
 
-The divergence covers modes: where labels disagree, the best single Dirichlet is one with alpha < 1, spread over the
+The divergence covers modes: where labels disagree, the best single Dirichlet is one with small alpha, spread over the
 corners they point to. `dsui.methods.rkl` turns the divergence round.
 """
 
@@ -52,7 +52,7 @@ class PriorNetwork(MaxSoftmax):
         num_classes: int,
         recipe: Recipe,
         *,
-        concentration: float = 1e2,
+        concentration: float = 10.0,
         outlier_weight: float = 1.0,
     ) -> None:
         check_positive("concentration", concentration)

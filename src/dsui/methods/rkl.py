@@ -2,9 +2,10 @@
 
     L = (E_own KL[Dir(alpha) || Dir(1 + b e_t)] + w E_foreign KL[Dir(alpha) || Dir(1)]) / b
 
-as in `dsui.methods.dpn`, with the divergence turned round and divided by b, in proportion to which it grows. Averaged over the labels of one image it is, up to a
-constant, the divergence from a single Dirichlet, whose concentrations are the averaged targets: where labels disagree
-alpha stays large and only its mean becomes uncertain. Also
+as in `dsui.methods.dpn`, with the divergence turned round and divided by b, in proportion to which it grows; so does
+the authors' maintained code. Averaged over the labels of one image it is, up to a constant, the divergence from a
+single Dirichlet, whose concentrations are the averaged targets: where labels disagree alpha stays large and only its
+mean becomes uncertain. Also
 
     KL[Dir(alpha) || Dir(1 + b e_t)] = b (psi(alpha_0) - psi(alpha_t)) + KL[Dir(alpha) || Dir(1)] + constant
 
@@ -17,10 +18,25 @@ from torch import Tensor
 
 from dsui.methods.dirichlet import kl_divergence
 from dsui.methods.dpn import PriorNetwork
+from dsui.training.recipe import Recipe
 
 
 class ReversePriorNetwork(PriorNetwork):
-    """Options and own uncertainties are those of `PriorNetwork`."""
+    """Options and own uncertainties are those of `PriorNetwork`; b is 100, as published."""
+
+    def __init__(
+        self,
+        backbone: str,
+        channels: int,
+        num_classes: int,
+        recipe: Recipe,
+        *,
+        concentration: float = 1e2,
+        outlier_weight: float = 1.0,
+    ) -> None:
+        super().__init__(
+            backbone, channels, num_classes, recipe, concentration=concentration, outlier_weight=outlier_weight
+        )
 
     def _divergence(self, alpha: Tensor, target: Tensor) -> Tensor:
         return kl_divergence(alpha, target) / self.concentration

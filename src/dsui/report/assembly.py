@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from dsui.data.registry import FOLDER
 from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.model import RunFacts
 from dsui.evaluation.sources import Sources
@@ -31,7 +32,7 @@ def sections(
     progress: Progress = lambda _name, _done, _total: None,
     warn: Callable[[str], None] = lambda _sentence: None,
 ) -> list[Section]:
-    """`foreign`: the sets to compare with; by default those the run was evaluated on, or else all that are there.
+    """`foreign`: the sets to compare with; by default those of them that are there a run was evaluated on, or else all.
 
     `keep`: leave computed outputs in the runs' folders. `progress` hears of images predicted and parts drawn.
     """
@@ -39,7 +40,9 @@ def sections(
     found = []
     for number, (facts, name) in enumerate(zip(runs, _names(runs), strict=True), 1):
         sources = Sources(facts.config, facts.classes, "test", root, skip_bad)
-        others = foreign or foreign_sets(facts.path) or sources.foreign_names()
+        there = sources.foreign_names()
+        evaluated = [other for other in foreign_sets(facts.path) if other in there or other.startswith(FOLDER)]
+        others = foreign or evaluated or there
         with OutputCache(facts, device, keep) as cache:
             asked = Evaluation(cache, sources, (), _of(name, progress), warn)
             found.append(gather(name, f"run-{number}-{slug(name)}", asked, others, embedding.POINTS))

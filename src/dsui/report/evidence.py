@@ -28,6 +28,9 @@ from dsui.training.run_folder import LOG, RESULTS
 HELD_OUT = "of held-out"
 """In the protocol of rows that are not of the test split."""
 
+PROBLEMS = 5
+"""Most unusable lines of a results file that are named."""
+
 
 @dataclass(frozen=True, eq=False)
 class SeenImages:
@@ -112,7 +115,7 @@ def read_log(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
             rows.append(dict(json.loads(line)))
         except (ValueError, TypeError):
             bad += 1
-    return rows, [f"{bad} lines of {path} cannot be read and are left out."] if bad else []
+    return rows, [f"Lines of {path} that cannot be read: {bad}."] if bad else []
 
 
 def _read(path: Path) -> tuple[list[Row], list[str]]:
@@ -126,14 +129,14 @@ def _rows(run: str, asked: Evaluation, foreign: Sequence[str]) -> tuple[list[Row
     config = asked.cache.facts.config
     rows, problems = _read(asked.cache.facts.path)
     there = {(row.task, row.foreign) for row in rows if row.method == config.method}
-    wanted: list[tuple[str, str | None]] = [("misclassification", None), ("noise", "noise")]
+    wanted: list[tuple[str, str | None]] = [("misclassification", None), *(("ood", name) for name in foreign)]
     wanted += [("open-set", "unknown")] if config.known is not None else []
-    wanted += [("ood", name) for name in foreign]
+    wanted.append(("noise", "noise"))
     missing = [question for question in wanted if question not in there]
     computed = [row for task, name in missing for row in asked.rows(task, [name] if name else [])]
     told = ", ".join(name if task == "ood" and name else task for task, name in missing)
     remarks = [f"{run}: not in {RESULTS}, so computed for this page: {told}."] if missing else []
-    return rows, computed, [*remarks, *problems]
+    return rows, computed, [*remarks, *problems[:PROBLEMS]]
 
 
 def _seen(asked: Evaluation, source: Source, points: int) -> SeenImages:

@@ -151,7 +151,13 @@ class _Loop:
         trainer.finish()
         if self.folder is not None:
             calibration = measure(
-                trainer.method, trainer.transform, trainer.source, trainer.samples, self.held_out, trainer.device
+                trainer.method,
+                trainer.transform,
+                trainer.source,
+                trainer.samples,
+                self.held_out,
+                trainer.recipe.batch,
+                trainer.device,
             )
             metadata = {"version": __version__, "classes": json.dumps(trainer.classes)}
             self.folder.save_weights(trainer.method.state_dict(), metadata | {CALIBRATION: calibration.to_text()})

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from itertools import count, cycle
+from itertools import accumulate, count, cycle, pairwise
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 from xml.etree import ElementTree as ET
 
@@ -40,12 +41,18 @@ VARIABLES = {
 WIDTH, HEIGHT = 4.3, 2.9
 """Inches: of a panel, without what a legend adds."""
 LEGEND_LINE = 0.2
+LEGEND_HANDLE, LEGEND_LETTER = 45.0, 5.2
+"""Points that an entry of a legend takes, and each letter of it."""
+LONGEST_NAME = 24
+TICK_LETTERS, TICK_LETTER = 45, 0.045
+"""Letters that fit along the x-axis, and how many inches a turned one reaches down."""
 PIXELS_PER_INCH = 200
 STYLE = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "text.color": INK,
     "text.usetex": False,
+    "text.parse_math": False,
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
     "axes.linewidth": 0.7,
@@ -132,14 +139,36 @@ def panel(height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def legend_below(figure: Figure, axes: Axes, columns: int = 2) -> None:
-    """What the lines mean, under the axes, which keep their height."""
+def legend_below(figure: Figure, axes: Axes) -> None:
+    """What the lines mean, under the axes, which keep their height; in as many columns as fit."""
     handles, labels = axes.get_legend_handles_labels()
-    longest = max(map(len, labels), default=0)
-    columns = min(columns, len(labels)) if longest <= 22 else 1
-    lines = -(-len(labels) // max(columns, 1))
-    figure.set_figheight(figure.get_figheight() + LEGEND_LINE * lines)
+    columns = next(count for count in (4, 3, 2, 1) if count == 1 or _room_for(labels, count))
+    figure.set_figheight(figure.get_figheight() + LEGEND_LINE * -(-len(labels) // columns))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+
+
+def _room_for(labels: list[str], columns: int) -> bool:
+    """Whether a legend, filled column by column, is narrower than the figure."""
+    size, longer = divmod(len(labels), columns)
+    ends = [0, *accumulate([size + 1] * longer + [size] * (columns - longer))]
+    parts = [labels[start:end] for start, end in pairwise(ends) if end > start]
+    return sum(LEGEND_HANDLE + LEGEND_LETTER * max(map(len, part)) for part in parts) < 72 * WIDTH
+
+
+def named_ticks(figure: Figure, axes: Axes, places: Sequence[float], names: Sequence[str]) -> None:
+    """Names along the x-axis; turned, with room below the axes, where they would touch each other."""
+    shown = [short(name) for name in names]
+    if sum(map(len, shown)) <= TICK_LETTERS:
+        axes.set_xticks(list(places), shown)
+        return
+    axes.set_xticks(list(places), shown, rotation=40, ha="right", rotation_mode="anchor")
+    figure.set_figheight(figure.get_figheight() + TICK_LETTER * max(map(len, shown)))
+
+
+def short(text: str) -> str:
+    """A class or a set as a figure has room for it."""
+    text = f" {text}" if text.startswith("_") else text  # which matplotlib would leave out of a legend
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 
 
 @styled
@@ -205,5 +234,8 @@ def _in_variables(style: str) -> str:
 def _saved(figure: Figure, form: str, transparent: bool = False) -> bytes:
     stream = io.BytesIO()
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type")) if form == "svg" else {"Software": None}
-    figure.savefig(stream, format=form, dpi=PIXELS_PER_INCH, metadata=metadata, transparent=transparent)
+    with warnings.catch_warnings():
+        # letters of other scripts are measured wrongly in a font that has none of them, and shown rightly by a browser
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(stream, format=form, dpi=PIXELS_PER_INCH, metadata=metadata, transparent=transparent)
     return stream.getvalue()

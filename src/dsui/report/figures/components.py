@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dsui.report.figures.canvas import Drawing, panel, styled
+from dsui.report.figures.canvas import Drawing, panel, short, styled
 
 NAMED_CLASSES = 30
 
@@ -30,7 +30,7 @@ def component_usage(name: str, shares: Tensor, classes: Sequence[str]) -> Drawin
         extent=(0.5, components + 0.5, count - 0.5, -0.5),
     )
     if count <= NAMED_CLASSES:
-        axes.set_yticks(range(count), list(classes))
+        axes.set_yticks(range(count), [short(name) for name in classes])
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=False)
     axes.set(xlabel="component, largest first", ylabel="class")

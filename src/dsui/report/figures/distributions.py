@@ -7,7 +7,7 @@ so as high, as a set of which it is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -15,22 +15,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dsui.report.figures.canvas import BLUE, INK, Drawing, legend_below, panel, pens, styled
+from dsui.report.figures.canvas import BLUE, INK, Drawing, legend_below, panel, pens, short, styled
 
 LEGEND_CLASSES = 12
 """With more classes than this all of them share one colour and one line of the legend."""
-BINS, POINTS = 40, 120
+BINS, POINTS, FEW_POINTS = 40, 120, 33
+Values = NDArray[np.float64]
 
 
 class Gaussian(NamedTuple):
     mean: float
     deviation: float
 
-    def curve(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def curve(self, points: int = POINTS) -> tuple[Values, Values]:
         """x and exp(-(x - mean)^2 / 2 deviation^2), four deviations to each side; a spike where there is none."""
         if self.deviation == 0:
-            return np.array([self.mean, self.mean]), np.array([0.0, 1.0])
-        steps = np.linspace(-4, 4, POINTS)
+            return np.full(2, self.mean), np.array([0.0, 1.0])
+        steps = np.linspace(-4, 4, points)
         return self.mean + self.deviation * steps, np.exp(-0.5 * steps**2)
 
 
@@ -53,23 +54,30 @@ def distributions(
     axes.stairs(*_histogram(together, largest), fill=True, color=BLUE, alpha=0.25)
     if foreign is not None:
         axes.stairs(*_histogram(foreign[1], largest), color=INK, linewidth=0.8)
-    many = len(groups) > LEGEND_CLASSES
-    for number, ((group, gaussian), pen) in enumerate(zip(groups.items(), pens(), strict=False)):
-        label = group if not many else f"{len(groups)} classes" if number == 0 else None
-        color, dashes, width = (BLUE, "-", 0.6) if many else (pen.color, pen.dashes, 1.2)
-        axes.plot(*gaussian.curve(), color=color, linestyle=dashes, linewidth=width, label=label)
+    if len(groups) > LEGEND_CLASSES:
+        axes.plot(*_as_one(groups.values()), color=BLUE, linewidth=0.6, label=f"{len(groups)} classes")
+    else:
+        for (group, gaussian), pen in zip(groups.items(), pens(), strict=False):
+            axes.plot(*gaussian.curve(), color=pen.color, linestyle=pen.dashes, linewidth=1.2, label=short(group))
     if foreign is not None:
         gaussian = fitted(foreign[1])
-        axes.plot(*gaussian.curve(), color=INK, linewidth=2.4, label=f"{foreign[0]} (foreign)")
+        axes.plot(*gaussian.curve(), color=INK, linewidth=2.4, label=f"{short(foreign[0])} (foreign)")
         told += f"; {foreign[0]} has mean {gaussian.mean:.3g} and deviation {gaussian.deviation:.3g}"
     axes.set(xlim=(0, largest), ylim=(0, 1.08), xlabel=quantity, ylabel="density / its maximum")
-    legend_below(figure, axes, columns=4)
+    legend_below(figure, axes)
     ours = "each class (histogram of all: filled)"
     who = f"{ours} and foreign images (histogram: outlined)" if foreign else ours
     return Drawing(name, figure, f"{quantity[0].upper()}{quantity[1:]}: Gaussians fitted to {who}.", f"{told}.")
 
 
-def _histogram(values: Tensor, largest: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _as_one(gaussians: Iterable[Gaussian]) -> tuple[Values, Values]:
+    """Many curves as one line with gaps, which takes less room in a page."""
+    curves = [gaussian.curve(FEW_POINTS) for gaussian in gaussians]
+    x, y = ([np.append(part, np.nan) for part in parts] for parts in zip(*curves, strict=True))
+    return np.concatenate(x), np.concatenate(y)
+
+
+def _histogram(values: Tensor, largest: float) -> tuple[Values, Values]:
     """Heights over the largest of them, and the edges of the bins."""
     counts, edges = np.histogram(values.double().numpy(), BINS, (0, largest))
     return counts / max(counts.max(), 1), edges

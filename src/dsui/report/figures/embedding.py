@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dsui.report.figures.canvas import INK, PAPER, Drawing, panel, pens, styled
+from dsui.report.figures.canvas import INK, PAPER, Drawing, panel, pens, short, styled
 from dsui.report.installed import require
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def embedding(
         if len(classes) <= NAMED_CLASSES:
             frame = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.7, "pad": 0.8}
             x, y = float(np.median(own[:, 0])), float(np.quantile(own[:, 1], 0.95)) + 0.03 * half
-            axes.text(x, y, text, ha="center", va="bottom", color=INK, fontsize=9, bbox=frame)
+            axes.text(x, y, short(text), ha="center", va="bottom", color=INK, fontsize=9, bbox=frame)
     told = f"{len(places)} in-domain images" + ("" if foreign is None else f" and {len(foreign[1])} of {foreign[0]}")
     caption = f"t-SNE of {told}{'' if foreign is None else ' (crosses)'}; axes without units."
     return Drawing(name, figure, caption, f"Each dot is an image, coloured by its class{_listed(classes)}.")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dsui.evaluation.results import Row
 from dsui.report.comparison import METRICS, SCORES, Figure, available, compare
-from dsui.report.figures.canvas import Drawing, legend_below, panel, pens, styled
+from dsui.report.figures.canvas import Drawing, legend_below, named_ticks, panel, pens, short, styled
 from dsui.report.tables import Line, Table
 
 SHOWN = [("auroc", "max_probability"), ("auroc", "entropy"), ("aupr", "max_probability"), ("aupr", "entropy")]
@@ -81,12 +81,10 @@ def lines(name: str, places: Sequence[str | float], table: Table, metric: str) -
             linestyle=pen[1],
             marker=pen[2],
             capsize=2.5,
-            label=line.label,
+            label=short(line.label),
         )
     if named:
-        steep = len(named) > 3
-        turn = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if steep else {}
-        axes.set_xticks(numbers, named, **turn)  # type: ignore[arg-type]
+        named_ticks(figure, axes, numbers, named)
         axes.set_xlim(-0.5, len(named) - 0.5)
         axes.grid(axis="x", visible=False)
     else:

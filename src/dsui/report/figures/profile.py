@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dsui.report.figures.canvas import BLUE, VERMILION, Drawing, legend_below, panel, styled
+from dsui.report.figures.canvas import BLUE, VERMILION, Drawing, legend_below, named_ticks, panel, short, styled
 
 NAMED_CLASSES = 20
 
@@ -35,14 +35,13 @@ def profile(name: str, classes: Sequence[str], normal: Tensor, abnormal: Tensor,
         ("in-domain image", normal, BLUE, "o", "-"),
         (f"image of {foreign}", abnormal, VERMILION, "X", ":"),
     ):
-        axes.plot(numbers, values.tolist(), color=color, marker=marker, linestyle=line, linewidth=0.8, label=label)
+        axes.plot(
+            numbers, values.tolist(), color=color, marker=marker, linestyle=line, linewidth=0.8, label=short(label)
+        )
         top = int(values.argmax())
         told.append(f"the {label} is densest in {classes[top]} at {values[top]:.4g} nats, least at {values.min():.4g}")
     if len(classes) <= NAMED_CLASSES:
-        longest = max(map(len, classes))
-        turned = longest * len(classes) > 45
-        turn = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if turned else {}
-        axes.set_xticks(list(numbers), list(classes), **turn)  # type: ignore[arg-type]
+        named_ticks(figure, axes, numbers, classes)
     axes.set(xlabel="class", ylabel="log-density, weighted (nats)")
     axes.grid(axis="x", visible=False)
     legend_below(figure, axes)

@@ -30,6 +30,8 @@ def losses(name: str, log: Log) -> Drawing:
         told.append(f"{label} from {points[0][1]:.4g} to {points[-1][1]:.4g}")
     if all(value > 0 for points in series.values() for _, value in points):
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("")
     axes.set(xlabel="epoch", ylabel="mean over the epoch")
     legend_below(figure, axes)
     terms_too = "" if len(series) == 1 else " and its terms, each before its weight"

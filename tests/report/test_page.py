@@ -1,0 +1,497 @@
+"""The page about an msp and a dsui run of three epochs on digits: its structure, and whether it tells the truth."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from dsui.data.registry import load
+from dsui.errors import DsuiError
+from dsui.evaluation.cache import OutputCache
+from dsui.evaluation.metrics import auroc
+from dsui.evaluation.model import RunFacts, run_facts
+from dsui.evaluation.results import append
+from dsui.evaluation.sources import Sources
+from dsui.evaluation.tasks import Evaluation
+from dsui.report import assembly
+from dsui.report.assembly import sections
+from dsui.report.evidence import Evidence, gather, read_log
+from dsui.report.figures import embedding
+from dsui.report.html_table import to_html
+from dsui.report.page import page, write_figures, write_page
+from dsui.report.run_section import run_section
+from dsui.report.section import Section
+from dsui.report.tables import Cell, Column, Line, Table
+from dsui.report.thumbnails import most, png
+from dsui.training.config import RunConfig
+from dsui.training.distributed import World
+from dsui.training.images import training_images
+from dsui.training.loop import fit
+from dsui.training.recipe_file import load_recipe, method_options
+
+CPU = torch.device("cpu")
+POINTS = 40  # of the embedding: a picture of 600 takes ten seconds
+
+
+class Silent:
+    def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
+
+    def epoch(self, row: dict[str, object]) -> None: ...
+
+
+def train(method: str, out: Path, known: str | None = None) -> Path:
+    overrides, options = method_options(method, {"epochs": 3})
+    config = RunConfig(
+        "digits", "small", method, 0, 8, 1, load_recipe("demo", "digits", overrides), options, known=known
+    )
+    fit(config, training_images(config, load("digits", "train")), out, CPU, World(), Silent())
+    return out
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """No test may change it."""
+    folder = tmp_path_factory.mktemp("report-runs")
+    for method in ("msp", "dsui"):
+        train(method, folder / method)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def evidence(shelf: Path) -> dict[str, Evidence]:
+    return {method: gathered(run_facts(shelf / method)) for method in ("msp", "dsui")}
+
+
+def gathered(facts: RunFacts, foreign: tuple[str, ...] = ("photos",), name: str | None = None) -> Evidence:
+    sources = Sources(facts.config, facts.classes)
+    with OutputCache(facts, CPU) as cache:
+        asked = Evaluation(cache, sources)
+        return gather(name or facts.name, f"run-1-{facts.name}", asked, foreign, POINTS)
+
+
+@pytest.fixture(scope="session")
+def made(shelf: Path) -> list[Section]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedding, "POINTS", POINTS)
+        return sections([run_facts(shelf / method) for method in ("msp", "dsui")], CPU, foreign=("photos",))
+
+
+@pytest.fixture
+def no_figures_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that look at nothing but the rest."""
+    monkeypatch.setattr(assembly, "run_section", lambda each, _alone, _step: Section(each.key, f"Run {each.name}"))
+
+
+@pytest.fixture(scope="session")
+def html(made: list[Section]) -> str:
+    return page("Two <methods> & digits", "A lead.", made)
+
+
+class Element:
+    def __init__(self, tag: str, attributes: dict[str, str]) -> None:
+        self.tag, self.attributes, self.text = tag, attributes, ""
+
+
+class Outline(HTMLParser):
+    """All elements in order, with the text inside them; a tag that is not closed as it was opened is an error."""
+
+    VOID = frozenset({"meta", "img", "br", "link", "input", "hr"})
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[Element] = []
+        self.open: list[Element] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(Element(tag, {name: value or "" for name, value in attrs}))
+        if tag not in self.VOID:
+            self.open.append(self.elements[-1])
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(Element(tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop().tag == tag
+
+    def handle_data(self, data: str) -> None:
+        for element in self.open:
+            element.text += data
+
+    def of(self, *tags: str) -> list[Element]:
+        return [element for element in self.elements if element.tag in tags]
+
+
+@pytest.fixture(scope="session")
+def outline(html: str) -> Outline:
+    return Outline(html)
+
+
+# Structure
+
+
+def test_one_title_and_no_heading_level_is_skipped(outline: Outline) -> None:
+    levels = [int(element.tag[1]) for element in outline.of("h1", "h2", "h3", "h4", "h5", "h6")]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert all(element.text.strip() for element in outline.of("h1", "h2", "h3", "h4"))
+
+
+def test_every_figure_and_image_has_a_name_that_says_something(outline: Outline) -> None:
+    drawings, images = outline.of("svg"), outline.of("img")
+    assert len(drawings) > 30
+    assert len(images) > 30
+    assert all(svg.attributes["role"] == "img" and len(svg.attributes["aria-label"]) > 40 for svg in drawings)
+    assert all(re.search(r"predicted \d, 0\.\d+", image.attributes["alt"]) for image in images)
+    assert all(figure.text.strip() for figure in outline.of("figcaption"))
+
+
+def test_nothing_is_fetched_and_nothing_runs(outline: Outline) -> None:
+    assert not outline.of("script", "link", "iframe", "object", "embed")
+    for element in outline.elements:
+        for name, value in element.attributes.items():
+            assert not name.startswith("on")
+            if element.tag != "a":
+                assert "http" not in value
+            if name in {"src", "href"}:
+                assert value.startswith(("#", "data:image/png;base64,"))
+    style = outline.of("style")[0].text
+    assert "@import" not in style
+    assert "url(" not in style
+    assert "http" not in style
+
+
+def test_identifiers_are_unique_and_every_reference_finds_its_target(outline: Outline) -> None:
+    names = [element.attributes["id"] for element in outline.elements if "id" in element.attributes]
+    assert len(names) == len(set(names))
+    for element in outline.elements:
+        targets = [element.attributes.get("aria-labelledby", "")]
+        targets += re.findall(r"url\(#([^)]+)\)", " ".join(element.attributes.values()))
+        targets += [value[1:] for name, value in element.attributes.items() if name == "href" and value[:1] == "#"]
+        assert {target for target in targets if target} <= set(names)
+
+
+def test_tables_have_captions_and_headers_with_a_scope_and_scroll_in_a_box_of_their_own(outline: Outline) -> None:
+    tables = outline.of("table")
+    assert len(outline.of("caption")) == len(tables) >= 5
+    assert {element.attributes.get("scope") for element in outline.of("th")} == {"col", "colgroup", "row"}
+    boxes = [element for element in outline.of("div") if element.attributes.get("class") == "scroll"]
+    assert len(boxes) == len(tables)
+    assert all(box.attributes["tabindex"] == "0" and box.attributes["aria-label"] for box in boxes)
+
+
+def test_the_page_has_landmarks_a_skip_link_and_a_language(outline: Outline) -> None:
+    for tag in ("header", "nav", "main", "footer"):
+        assert len(outline.of(tag)) == 1, tag
+    assert outline.of("html")[0].attributes["lang"] == "en"
+    assert outline.of("a")[0].attributes == {"class": "skip", "href": f"#{outline.of('main')[0].attributes['id']}"}
+    assert "width=device-width" in outline.of("meta")[1].attributes["content"]
+
+
+def test_every_colour_of_a_figure_has_a_light_a_dark_and_a_printed_value(html: str, outline: Outline) -> None:
+    style = outline.of("style")[0].text
+    light, dark = style.split("@media (prefers-color-scheme: dark)")
+    dark, printed = dark.split("@media print")
+    used = set(re.findall(r"var\((--[\w-]+)\)", html)) - {"--figure-font"}
+    assert {"--ink", "--blue", "--faint"} < used
+    for part in (light, dark, printed):
+        assert used <= set(re.findall(r"(--[\w-]+):", part))
+
+
+def test_words_of_the_user_are_escaped(outline: Outline, html: str) -> None:
+    assert outline.of("h1")[0].text == "Two <methods> & digits"
+    assert "<methods>" not in html
+
+
+def test_two_small_runs_make_a_small_page(html: str) -> None:
+    assert len(html.encode()) < 1_000_000
+
+
+# What it says
+
+
+def cells(outline: Outline, caption: str) -> list[str]:
+    """The body of the table with this caption, cell by cell."""
+    found: list[str] = []
+    inside = False
+    for element in outline.elements:
+        if element.tag == "caption":
+            inside = element.text == caption
+        if inside and element.tag == "td" and element.text.strip():
+            found.append(element.text.strip())
+    return found
+
+
+def test_the_headline_is_what_the_scores_give(outline: Outline, evidence: dict[str, Evidence]) -> None:
+    shown = cells(outline, "Accuracy, and finding errors by their uncertainty")
+    for method in ("msp", "dsui"):
+        own = evidence[method].own
+        assert f"{100 * own.correct.double().mean():.2f}" in shown
+        for score in ("max_probability", "entropy", "uncertainty"):
+            assert f"{100 * auroc(own.scores[score], ~own.correct):.2f}" in shown
+    foreign = cells(outline, "Finding foreign images by their uncertainty")
+    seen = evidence["dsui"]
+    joined = torch.cat([seen.own.scores["entropy"], seen.foreign.scores["entropy"]])
+    assert f"{100 * auroc(joined, torch.arange(len(joined)) >= len(seen.own.labels)):.2f}" in foreign
+
+
+def headings(section: Section) -> list[str]:
+    return [section.heading, *(heading for inner in section.sections for heading in headings(inner))]
+
+
+def names(section: Section) -> set[str]:
+    return {re.sub(r"^run-\d-[a-z]+-", "", drawing.name) for drawing in section.all_drawings()}
+
+
+def test_densities_are_shown_of_a_method_that_has_them(made: list[Section]) -> None:
+    of_run = {section.heading: section for section in made}
+    assert "Class densities" in headings(of_run["Run dsui"])
+    assert "Class densities" not in headings(of_run["Run msp"])
+    only = names(of_run["Run dsui"]) - names(of_run["Run msp"])
+    assert only == {"profile", "components", "distribution-density-max-probability", "distribution-density-entropy"}
+    assert {"tsne", "tsne-foreign", "errors-roc", "errors-risk-coverage", "foreign-precision-recall"} < names(
+        of_run["Run msp"]
+    )
+    assert {"reliability", "distribution-entropy", "loss", "accuracy"} < names(of_run["Run msp"])
+
+
+def test_what_was_not_evaluated_is_a_sentence_that_says_what_to_run(made: list[Section], shelf: Path) -> None:
+    attacks = next(inner for section in made for inner in section.sections if "FGSM" in inner.heading)
+    assert attacks.words == [
+        f"No attack has been evaluated; run: dsui evaluate {shelf / 'msp'} {shelf / 'dsui'} --tasks fgsm"
+    ]
+    making = made[-1]
+    assert "msp: not in results.jsonl, so computed for this page: misclassification, photos, noise." in making.words
+    assert not (shelf / "msp" / "results.jsonl").exists(), "the page does not change a run's results"
+
+
+def part(made: list[Section], run: str, *path: str) -> Section:
+    """A section within that of a run, by its headings."""
+    found = next(section for section in made if section.heading == f"Run {run}")
+    for heading in path:
+        found = next(inner for inner in found.sections if inner.heading == heading)
+    return found
+
+
+def shown_images(section: Section) -> list[int]:
+    """Their places in the data set."""
+    return [int(re.findall(r"\d+", image.alternative)[0]) for image in section.images]
+
+
+def test_the_images_shown_are_those_with_the_extreme_scores(made: list[Section], evidence: dict[str, Evidence]) -> None:
+    seen, images = evidence["dsui"], part(made, "dsui", "Images to look at").sections
+    uncertain, wrong, strange, passing = images
+    uncertainty = seen.own.scores["uncertainty"].numpy()
+    assert sorted(uncertainty[shown_images(uncertain)]) == pytest.approx(np.sort(uncertainty)[-8:])
+    assert all(re.search(r"is (\d), predicted (?!\1)", image.alternative) for image in wrong.images)
+    errors = np.flatnonzero(~seen.own.correct.numpy())
+    assert shown_images(wrong)[0] == errors[uncertainty[errors].argmin()]
+    density = -seen.foreign.scores["log_density"].numpy()
+    assert shown_images(strange)[0] == density.argmin()
+    assert shown_images(passing)[0] == density.argmax()
+    assert strange.images[0].lines[2] == f"log-density \N{MINUS SIGN}{-density.min():.1f}"
+
+
+def test_the_profile_shows_the_pictures_of_its_two_images(made: list[Section], evidence: dict[str, Evidence]) -> None:
+    seen, densities = evidence["dsui"], part(made, "dsui", "Class densities")
+    normal, abnormal = shown_images(densities)
+    density = -seen.own.scores["log_density"]
+    assert bool(seen.own.correct[normal])
+    assert density[normal] == density[seen.own.correct].max()
+    assert abnormal == int(seen.foreign.scores["log_density"].argmax())
+    assert densities.images[0].source == png(load("digits", "test").read(torch.tensor([normal]))[0])
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_run_without_errors_or_without_hits_says_so(evidence: dict[str, Evidence], right: bool) -> None:
+    own = evidence["msp"].own
+    labels = own.logits.argmax(1) if right else (own.logits.argmax(1) + 1) % 10
+    section = run_section(replace(evidence["msp"], own=replace(own, labels=labels)), alone=True)
+    errors = next(inner for inner in section.sections if inner.heading == "Its own errors")
+    assert len(errors.drawings) == 1
+    assert errors.words == [
+        "Every image is classified correctly, so there are no errors to find."
+        if right
+        else "No image is classified correctly, so errors cannot be told from anything."
+    ]
+
+
+@pytest.mark.usefixtures("no_figures_of_runs")
+def test_a_single_run_opens_with_its_own_scores(shelf: Path) -> None:
+    first, *_ = alone = sections([run_facts(shelf / "msp")], CPU, foreign=("photos",))
+    outline = Outline(page("One", "", alone))
+    assert "misclassification" in first.words[0]
+    assert "of 797 images" in first.words[0]
+    assert outline.of("caption")[0].text == "msp: msp on digits, small, demo recipe, seed 0"
+    assert [element.text for element in outline.of("h3")].count("Scores") == 0
+
+
+@pytest.mark.usefixtures("no_figures_of_runs")
+def test_runs_of_one_name_are_told_apart(shelf: Path, tmp_path: Path) -> None:
+    folders = [Path(shutil.copytree(shelf / "msp", tmp_path / name / "msp")) for name in ("a", "b")]
+    both = sections([run_facts(folder) for folder in folders], CPU, foreign=("photos",))
+    assert {f"Run {folder}" for folder in folders} < {section.heading for section in both}
+    Outline(page("Same", "", both))
+    shown = re.findall(r"<td>.*?</td>", both[0].tables[0])
+    assert any("±" in cell for cell in shown), "they are two runs of one method"
+
+
+# Evidence
+
+
+@pytest.fixture
+def run(shelf: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(shelf / "msp", tmp_path / "msp"))
+
+
+def test_rows_of_the_results_file_are_used_and_those_of_held_out_images_are_not(
+    run: Path, evidence: dict[str, Evidence]
+) -> None:
+    computed = [row for row in evidence["msp"].rows if row.task == "misclassification"]
+    planted = [replace(row, run="old name", metrics={"auroc": 0.123}) for row in computed]
+    held_out = [
+        replace(row, task="noise", foreign="noise", protocol="noise, all in-domain images of held-out")
+        for row in computed
+    ]
+    append(run / "results.jsonl", [*planted, *held_out])
+    found = gathered(run_facts(run))
+    assert found.rows_read == len(planted)
+    assert {row.metrics["auroc"] for row in found.rows if row.task == "misclassification"} == {0.123}
+    assert {row.run for row in found.rows} == {"msp"}
+    assert found.remarks == ["msp: not in results.jsonl, so computed for this page: photos, noise."]
+    assert len((run / "results.jsonl").read_text().splitlines()) == len(planted) + len(held_out)
+
+
+def test_what_cannot_be_read_is_a_remark(run: Path) -> None:
+    (run / "results.jsonl").write_text("torn\n")
+    with (run / "log.jsonl").open("a") as log:
+        log.write('{"epoch": 3, "lo')
+    remarks = gathered(run_facts(run)).remarks
+    assert f"{run / 'results.jsonl'} line 1 is not a results row: no whole JSON object." in remarks
+    assert f"Lines of {run / 'log.jsonl'} that cannot be read: 1." in remarks
+    assert read_log(run / "none") == ([], [f"{run / 'none'} cannot be read (No such file or directory)."])
+
+
+def test_a_run_without_a_log_has_no_training_section(run: Path) -> None:
+    (run / "log.jsonl").unlink()
+    assert gathered(run_facts(run)).log == []
+    found = replace(gathered(run_facts(run)), log=[])
+    assert "Training" not in headings(run_section(found, alone=True))
+
+
+def test_a_run_that_knows_some_classes_is_shown_with_the_unknown_ones(tmp_path: Path) -> None:
+    found = gathered(run_facts(train("msp", tmp_path / "open", known="0,1,2,3,4,5")))
+    assert found.foreign.name == "unknown"
+    assert {"open-set", "ood", "noise"} < {row.task for row in found.rows}
+    assert "Foreign images: unknown" in headings(run_section(found, alone=False))
+
+
+def test_without_a_foreign_set_noise_is_shown(shelf: Path) -> None:
+    found = gathered(run_facts(shelf / "msp"), foreign=("digits",))
+    assert found.foreign.name == "noise"
+
+
+def test_features_are_those_of_the_chosen_images(evidence: dict[str, Evidence], shelf: Path) -> None:
+    own = evidence["dsui"].own
+    facts = run_facts(shelf / "dsui")
+    with OutputCache(facts, CPU) as cache:
+        whole = cache.get(Sources(facts.config, facts.classes).own()).whole()
+    assert torch.equal(own.features, whole.features[own.chosen])
+    assert len(own.chosen) == POINTS
+
+
+# Parts
+
+
+def test_a_thumbnail_holds_the_very_pixels_and_large_images_shrink() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for shape in ((1, 8, 8), (3, 32, 32), (3, 64, 64)):
+        pixels = torch.randint(256, shape, generator=generator, dtype=torch.uint8)
+        image = Image.open(io.BytesIO(base64.b64decode(png(pixels).partition(",")[2])))
+        array = np.asarray(image)
+        assert np.array_equal(array if array.ndim == 3 else array[:, :, None], pixels.permute(1, 2, 0).numpy())
+    large = png(torch.zeros(3, 224, 112, dtype=torch.uint8))
+    assert Image.open(io.BytesIO(base64.b64decode(large.partition(",")[2]))).size == (32, 64)
+
+
+def test_most_is_a_stable_choice_among_the_marked() -> None:
+    scores = torch.tensor([1.0, 3.0, 3.0, 2.0, 9.0])
+    marks = torch.tensor([True, True, True, True, False])
+    assert most(scores, marks, count=3).tolist() == [1, 2, 3]
+    assert most(scores, count=2).tolist() == [4, 1]
+    assert most(scores, torch.zeros(5, dtype=torch.bool)).tolist() == []
+
+
+def test_a_table_keeps_its_decimal_points_below_each_other() -> None:
+    table = Table(
+        "A <title>",
+        (Column(("x", "AUROC"), True, "%", 100, 2), Column(("x", "AURC"), False, "", 1, 2)),
+        (
+            Line("a & b", (Cell(0.9, 0.01, 5, 0.01, "✓"), Cell(3.0))),
+            Line("quoted", (Cell(0.8, None), Cell(None)), quoted=True),
+            Line("c", (Cell(0.95, 0.112, 5), Cell(2.0))),
+        ),
+    )
+    html = to_html(table)
+    outline = Outline(html)
+    rows = html.split("<tbody>")[1].split("<tr")[1:]
+    assert ["a &amp; b" in rows[0], ">c<" in rows[1], "quoted" in rows[2]] == [True] * 3, "quoted lines come last"
+    widths = [re.findall(r'style="(width:\d+ch)"', row) for row in rows]
+    assert widths[0] == widths[1] == widths[2] == ["width:8ch", "width:2ch"]
+    assert "<strong>95.00</strong>" in rows[1]
+    assert "<strong>2.00</strong>" in rows[1]
+    assert outline.of("caption")[0].text == "A <title>"
+    assert [th.attributes.get("scope") for th in outline.of("th")] == [
+        "col",
+        "colgroup",
+        "col",
+        "col",
+        "row",
+        "row",
+        "row",
+    ]
+
+
+def test_figures_are_written_beside_the_page(made: list[Section], tmp_path: Path) -> None:
+    training = next(inner for section in made for inner in section.sections if inner.heading == "Training")
+    written = write_figures(tmp_path / "new" / "figures", [training])
+    assert [path.name for path in written] == [
+        f"run-1-msp-{name}.{ending}" for name in ("loss", "accuracy") for ending in ("svg", "png")
+    ]
+    assert all(path.stat().st_size > 1000 for path in written)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DsuiError, match=r"file cannot be made \(File exists\); choose another --figures\."):
+        write_figures(tmp_path / "file", [training])
+    with pytest.raises(DsuiError, match=r"cannot be written \(No such file or directory\); choose another place\."):
+        write_page(tmp_path / "none" / "page.html", "")
+
+
+def test_every_figure_of_a_page_has_a_file_name_of_its_own(made: list[Section]) -> None:
+    found = [drawing.name for section in made for drawing in section.all_drawings()]
+    assert len(found) == len(set(found))
+    assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in found)
+
+
+@pytest.mark.parametrize("make", [lambda: page("", "", []), lambda: sections([], CPU)])
+def test_a_page_without_its_packages_is_one_sentence(
+    make: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(DsuiError, match=r"^figures and reports need jinja2; run pip install 'dsui\[plots\]'\.$"):
+        make()
