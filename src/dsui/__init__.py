@@ -5,25 +5,24 @@ from typing import TYPE_CHECKING
 from dsui.head import HeadOutput, MoGMMHead
 from dsui.objectives import DualSupervisedLoss
 
+__all__ = ["DualSupervisedLoss", "HeadOutput", "MoGMMHead", "Prediction", "Predictor", "UncertaintyClassifier"]
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from dsui.classifier import UncertaintyClassifier
     from dsui.deploy.prediction import Prediction
     from dsui.deploy.predictor import Predictor
+else:
+    # imported when first used: they bring scikit-learn and Pillow
+    _LATER = {
+        "Prediction": "dsui.deploy.prediction",
+        "Predictor": "dsui.deploy.predictor",
+        "UncertaintyClassifier": "dsui.classifier",
+    }
 
-__all__ = ["DualSupervisedLoss", "HeadOutput", "MoGMMHead", "Prediction", "Predictor", "UncertaintyClassifier"]
-__version__ = "0.1.0"
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module 'dsui' has no attribute {name!r}")
+        from importlib import import_module
 
-_LATER = {
-    "UncertaintyClassifier": "dsui.classifier",
-    "Prediction": "dsui.deploy.prediction",
-    "Predictor": "dsui.deploy.predictor",
-}
-"""Imported when first used: they bring scikit-learn and Pillow."""
-
-
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module 'dsui' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_LATER[name]), name)
+        return getattr(import_module(_LATER[name]), name)

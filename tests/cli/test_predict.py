@@ -149,7 +149,7 @@ def test_rows_are_what_the_predictor_says(dsui: Predict, place: Place) -> None:
 
 
 def test_a_file_holds_what_else_is_printed(dsui: Predict, place: Place, tmp_path: Path) -> None:
-    chosen = [place.run, place.noise, "--coverage", "0.9"]
+    chosen: list[str | Path] = [place.run, place.noise, "--coverage", "0.9"]
     printed = dsui(*chosen).out
     answer = dsui(*chosen, "--out", tmp_path / "p.csv")
     assert (tmp_path / "p.csv").read_text() == printed
@@ -169,7 +169,7 @@ def test_an_interrupted_command_keeps_its_rows_and_the_former_file(
 
     monkeypatch.setattr(sys.modules["dsui.cli.predict"], "image_files", interrupted)
     (tmp_path / "p.csv").write_text("former")
-    chosen = [place.run, place.noise, "--batch", "10"]
+    chosen: list[str | Path] = [place.run, place.noise, "--batch", "10"]
     answer = dsui(*chosen, "--out", tmp_path / "p.csv")
     assert answer.status == 1
     kept = (tmp_path / "p.csv.part").read_text()
@@ -197,7 +197,8 @@ def test_what_was_written_can_be_read_while_it_grows(
     monkeypatch.setattr(sys.modules["dsui.cli.predict"], "image_files", watched)
     with (tmp_path / "printed").open("w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
-        dsui(place.run, place.noise, "--batch", "10", *([] if printed else ["--out", tmp_path / "p.csv"]))
+        where: list[str | Path] = [] if printed else ["--out", tmp_path / "p.csv"]
+        dsui(place.run, place.noise, "--batch", "10", *where)
     assert seen[100] >= 71  # a header and seven of ten batches; two and a bit are decoded ahead
     assert seen == sorted(seen)
 

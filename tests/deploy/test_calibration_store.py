@@ -61,11 +61,12 @@ def test_what_training_stored_is_what_the_model_read_back_says_of_the_same_image
     assert (len(training.labels), len(held_out.labels)) == (800, 200)
     again = measure(model.method, model.transform, open_source(training, CPU), 800, held_out, 64, CPU)
     assert again.to_text() == stored(path).to_text()
+    assert bool((stored(path).uncertainties.diff() >= 0).all())
+    if method == "mc-dropout":
+        return  # its predictions depend on the draws, which depend on the batch
     with torch.no_grad():
-        torch.manual_seed(0)
         predicted = model.method.predict(model.transform.plain(held_out.read(torch.arange(200)))).predictions
     assert int(stored(path).errors.sum()) == int((predicted != held_out.labels).sum())
-    assert bool((stored(path).uncertainties.diff() >= 0).all())
 
 
 def test_the_moments_are_those_evaluation_works_with() -> None:

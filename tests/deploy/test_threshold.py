@@ -9,19 +9,10 @@ import pytest
 import torch
 from scipy import stats
 
-from dsui.deploy.threshold import CONFIDENCE, LEVELS, at_coverage, at_risk, upper_bound
+from dsui.deploy.threshold import CONFIDENCE, LEVELS, allowed_errors, at_coverage, at_risk
 from dsui.errors import DsuiError
 
 NONE_WRONG = torch.zeros(1000, dtype=torch.bool)
-
-
-@pytest.mark.parametrize(("errors", "samples"), [(0, 1), (0, 300), (3, 300), (17, 40), (299, 300)])
-def test_at_the_bound_so_few_errors_have_the_chance_that_is_left(errors: int, samples: int) -> None:
-    for confidence in (0.95, 0.9975):
-        bound = upper_bound(errors, samples, confidence)
-        # 1e-9: what inverting the beta function in float64 leaves
-        assert stats.binom.cdf(errors, samples, bound) == pytest.approx(1 - confidence, abs=1e-9)
-    assert upper_bound(samples, samples, 0.95) == 1
 
 
 @pytest.mark.parametrize(("count", "coverage"), [(19, 0.95), (100, 0.95), (57, 0.8), (300, 0.99), (1000, 0.5)])
@@ -74,7 +65,8 @@ def chances_of_breach(count: int, risk: float, exponent: float, scale: float, tr
     ("count", "risk", "exponent", "scale"),
     [
         (400, 0.05, 0.0, 0.0501),  # says nothing and is just too often wrong: every threshold is a breach
-        (2000, 0.1, 0.0, 0.101),
+        (2000, 0.1, 0.0, 0.1001),
+        (400, 0.05, 0.2, 0.07),
         (400, 0.05, 2.0, 0.6),
         (1000, 0.02, 3.0, 1.0),
     ],
@@ -94,19 +86,45 @@ def test_an_informative_score_finds_a_threshold_where_the_whole_is_too_often_wro
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_coverage_by_risk_is_the_largest_step_whose_bound_holds(seed: int) -> None:
+def test_the_coverage_by_risk_is_the_largest_step_with_few_enough_errors(seed: int) -> None:
     generator = np.random.default_rng(seed)
     scores = generator.normal(size=700)
     errors = generator.random(700) < 0.3 / (1 + np.exp(-2 * scores))
     order = np.argsort(scores)
     kept = [35 * level for level in range(1, 21)]
-    bounds = [stats.beta.ppf(1 - 0.05 / 20, errors[order[:k]].sum() + 1, k - errors[order[:k]].sum()) for k in kept]
     for risk in (0.05, 0.1, 0.2):
-        holding = [k for k, bound in zip(kept, bounds, strict=True) if bound <= risk]
+        allowed = allowed_errors(kept, risk)
+        holding = [k for k, most in zip(kept, allowed, strict=True) if errors[order[:k]].sum() <= most]
         if holding:
             chosen = at_risk(torch.from_numpy(scores), torch.from_numpy(errors), risk)
             assert chosen.value == scores[order[max(holding) - 1]]
             assert chosen.risk == pytest.approx(errors[order[: max(holding)]].mean())
+
+
+def chance_of_any(steps: list[int], allowed: list[int], risk: float) -> float:
+    """One image at a time: that few enough errors are met at any step."""
+    chances, met = {0: 1.0}, 0.0
+    for image in range(1, steps[-1] + 1):
+        following: dict[int, float] = {}
+        for errors, chance in chances.items():
+            following[errors] = following.get(errors, 0.0) + chance * (1 - risk)
+            following[errors + 1] = following.get(errors + 1, 0.0) + chance * risk
+        chances = following
+        for step, most in zip(steps, allowed, strict=True):
+            if step == image:
+                met += sum(chances.pop(errors) for errors in [*chances] if errors <= most)
+    return met
+
+
+@pytest.mark.parametrize(("count", "risk"), [(100, 0.05), (149, 0.02), (300, 0.02), (300, 0.1), (500, 0.3)])
+def test_errors_at_the_rate_of_the_risk_meet_a_count_with_five_per_cent(count: int, risk: float) -> None:
+    steps = [-(-level * count // LEVELS) for level in range(1, LEVELS + 1)]
+    allowed = allowed_errors(steps, risk)
+    chance = chance_of_any(steps, allowed, risk)
+    assert 0.03 < chance <= 1 - CONFIDENCE  # 0.035 to 0.050 when written: counts are integers
+    bonferroni = stats.binom.ppf((1 - CONFIDENCE) / LEVELS, steps, risk) - 1
+    assert all(most >= least for most, least in zip(allowed, bonferroni, strict=True))
+    assert allowed == sorted(allowed)
 
 
 def test_all_images_are_kept_up_to_the_largest_uncertainty_where_the_risk_allows_it() -> None:
@@ -121,7 +139,7 @@ def test_images_that_tie_with_the_last_are_accepted_too_and_counted() -> None:
 
 def test_a_risk_that_cannot_be_assured_is_told_with_what_it_takes() -> None:
     scores = torch.linspace(0, 1, 1000, dtype=torch.float64)
-    needed = math.ceil(math.log(0.05 / LEVELS) / math.log(0.98))
+    needed = math.ceil(math.log(0.05) / math.log(0.98))
     assert at_risk(scores[:needed], NONE_WRONG[:needed], 0.02).coverage == 1
     with pytest.raises(DsuiError, match=f"100 calibration images, 0 of them .* takes {needed} accepted ones"):
         at_risk(scores[:100], NONE_WRONG[:100], 0.02)

@@ -245,10 +245,22 @@ def test_the_headline_is_what_the_scores_give(outline: Outline, evidence: dict[s
         assert f"{100 * own.correct.double().mean():.2f}" in shown
         for score in ("max_probability", "entropy", "uncertainty"):
             assert f"{100 * auroc(own.scores[score], ~own.correct):.2f}" in shown
+    assert len(shown) == 2 * 7, "accuracy, and AUROC and AUPR of three scores"
     foreign = cells(outline, "Finding foreign images by their uncertainty")
-    seen = evidence["dsui"]
-    joined = torch.cat([seen.own.scores["entropy"], seen.foreign.scores["entropy"]])
-    assert f"{100 * auroc(joined, torch.arange(len(joined)) >= len(seen.own.labels)):.2f}" in foreign
+    assert f"{100 * foreign_auroc(evidence['dsui'], 'entropy'):.2f}" in foreign
+    assert len(foreign) == 2 * 6, "AUROC of three scores for photos and noise"
+
+
+def foreign_auroc(seen: Evidence, score: str) -> float:
+    joined = torch.cat([seen.own.scores[score], seen.foreign.scores[score]])
+    return auroc(joined, torch.arange(len(joined)) >= len(seen.own.labels))
+
+
+def test_curves_tell_the_figures_of_the_scores(made: list[Section], evidence: dict[str, Evidence]) -> None:
+    told = {drawing.name: drawing.description for section in made for drawing in section.all_drawings()}
+    own = evidence["dsui"].own
+    assert f"log-density {100 * foreign_auroc(evidence['dsui'], 'log_density'):.2f}" in told["run-2-dsui-foreign-roc"]
+    assert f"energy {100 * auroc(own.scores['energy'], ~own.correct):.2f}" in told["run-2-dsui-errors-roc"]
 
 
 def headings(section: Section) -> list[str]:

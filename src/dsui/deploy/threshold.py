@@ -4,25 +4,33 @@ By coverage c: the k-th smallest of their uncertainties, k = ceil((n + 1) c). A 
 accepted with a probability of at least c and, without ties, below c + 1 / (n + 1): split conformal prediction
 (Papadopoulos et al., ECML 2002), over the draw of the calibration images and of the new one.
 
-By risk r: the largest of the coverages 5 %, 10 %, ..., 100 % at which the share of wrong predictions among accepted
-images is at most r by a Clopper-Pearson bound. Each of the 20 bounds holds with 1 - 5 % / 20, so that with 95 % over
-the draw of the calibration images all hold, and with them the one that is chosen (Bonferroni). At 100 % the threshold
-is the largest calibration uncertainty and not infinity: risk is a promise for images of the same kind alone.
+By risk r: the largest of the coverages 5 %, 10 %, ..., 100 % at which few enough of the accepted images are wrong. How
+few is exact for a score that says nothing on images that are wrong with chance r: the chance that any of the 20 counts
+is met is at most 5 %. Each count is the lower quantile, at one level for all 20, of the binomial distribution, as in
+the bound of Clopper and Pearson; the level is the largest that keeps those 5 %. So with 95 % over the draw of the
+calibration images at most a share r of accepted images of the same kind is wrong, provided that more certain images are
+not more often wrong. At 100 % the threshold is the largest calibration uncertainty and not infinity, because neither
+promise is about foreign images.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from scipy.special import betaincinv
+from numpy.typing import NDArray
+from scipy import stats
 from torch import Tensor
 
 from dsui.errors import DsuiError
 
 CONFIDENCE = 0.95
 LEVELS = 20
+HALVINGS = 12
+"""Of the interval in which the common level is sought: to a part in four thousand."""
 DIGITS = 9
 """Decimals of (n + 1) c that count: 20 * 0.95 must be 19 whatever its last bits."""
 
@@ -60,11 +68,11 @@ def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
         raise ValueError(f"risk must be a share of wrong predictions between 0 and 1, as in 0.02, got {risk}.")
     count = len(uncertainties)
     wrong = errors[uncertainties.argsort()].cumsum(0)
-    for level in range(LEVELS, 0, -1):
-        kept = -(-level * count // LEVELS)
-        if upper_bound(int(wrong[kept - 1]), kept, 1 - (1 - CONFIDENCE) / LEVELS) <= risk:
+    steps = [-(-level * count // LEVELS) for level in range(1, LEVELS + 1)]
+    for kept, allowed in reversed([*zip(steps, allowed_errors(steps, risk), strict=True)]):
+        if wrong[kept - 1] <= allowed:
             return _keeping(kept, uncertainties, errors)
-    needed = math.ceil(math.log((1 - CONFIDENCE) / LEVELS) / math.log1p(-risk))
+    needed = math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-risk))
     raise DsuiError(
         f"{count} calibration images, {int(wrong[-1])} of them predicted wrongly, cannot assure a risk of {risk}: that "
         f"takes {needed} accepted ones without an error, or more with errors; allow a larger risk, or train with more "
@@ -72,9 +80,36 @@ def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
     )
 
 
-def upper_bound(errors: int, samples: int, confidence: float) -> float:
-    """Clopper and Pearson: the largest error rate at which so few errors still have a chance of 1 - confidence."""
-    return 1.0 if errors == samples else float(betaincinv(errors + 1, samples - errors, confidence))
+def allowed_errors(steps: Sequence[int], risk: float) -> list[int]:
+    """The most errors among the first k images, for each k of the ascending `steps`; -1 where even none are too many.
+
+    Images that are wrong with chance `risk`, independently, meet one of the counts with a chance of at most 5 %.
+    """
+    counts = np.array(steps)
+
+    def quantiles(level: float) -> NDArray[np.int64]:
+        largest = stats.binom.ppf(level, counts, risk)  # the smallest count whose chance is at least the level
+        return np.where(stats.binom.cdf(largest, counts, risk) > level, largest - 1, largest).astype(np.int64)
+
+    low, high = (1 - CONFIDENCE) / len(steps), 1 - CONFIDENCE  # the lower one keeps 5 % by the union bound
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        kept = _chance_of_any(counts, quantiles(middle), risk) <= 1 - CONFIDENCE
+        low, high = (middle, high) if kept else (low, middle)
+    return [int(most) for most in quantiles(low)]
+
+
+def _chance_of_any(counts: NDArray[np.int64], allowed: NDArray[np.int64], risk: float) -> float:
+    """That the errors among the first k images are at most the allowed ones, for any k of `counts`."""
+    met, former = 0.0, 0
+    chances = np.ones(1)  # of 0, 1, ... errors so far, where no count was met yet
+    for count, most in zip(counts, allowed, strict=True):
+        added = np.arange(min(count - former, allowed[-1]) + 1)
+        chances = np.convolve(chances, stats.binom.pmf(added, count - former, risk))[: allowed[-1] + 1]
+        met += chances[: most + 1].sum()
+        chances[: most + 1] = 0  # none where `most` is -1
+        former = count
+    return float(met)
 
 
 def _keeping(count: int, uncertainties: Tensor, errors: Tensor) -> Threshold:

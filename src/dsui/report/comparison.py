@@ -225,7 +225,7 @@ def _row_notes(rows: Sequence[Row], figures: Sequence[Figure]) -> list[str]:
     )
     if missing:
         notes.append(f"{missing} figures of single runs do not exist and are left out.")
-    if splits := sorted({row.split for row in rows if row.split is not None}):
+    if splits := sorted({row.split for row in rows if row.split is not None and row.task == "open-set"}):
         notes.append(f"Class splits: {', '.join(splits)}.")
     protocols: dict[tuple[str, str, str | float | None], set[str | None]] = {}
     runs: dict[tuple[object, ...], set[str]] = {}

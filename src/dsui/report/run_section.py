@@ -123,7 +123,7 @@ def _densities(evidence: Evidence) -> Section | None:
         normal, abnormal = densest(own.log_joint, own.correct), least_dense(foreign.log_joint)
         drawing = profile(f"{key}-profile", classes, own.log_joint[normal], foreign.log_joint[abnormal], foreign.name)
         section.words.append(
-            "A normal image stands out in one class; an abnormal one is low in all, as in the paper's "
+            "A normal image should stand out in one class and an abnormal one be low in all, as in the paper's "
             "Figure\N{NO-BREAK SPACE}2."
         )
         section.drawings.append(drawing)

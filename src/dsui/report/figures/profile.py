@@ -39,11 +39,11 @@ def profile(name: str, classes: Sequence[str], normal: Tensor, abnormal: Tensor,
             numbers, values.tolist(), color=color, marker=marker, linestyle=line, linewidth=0.8, label=short(label)
         )
         top = int(values.argmax())
-        told.append(f"the {label} is densest in {classes[top]} at {values[top]:.4g} nats, least at {values.min():.4g}")
+        told.append(f"The {label} is densest in {classes[top]} at {values[top]:.4g} nats, least at {values.min():.4g}")
     if len(classes) <= NAMED_CLASSES:
         named_ticks(figure, axes, numbers, classes)
     axes.set(xlabel="class", ylabel="log-density, weighted (nats)")
     axes.grid(axis="x", visible=False)
     legend_below(figure, axes)
     caption = "Class densities of the densest in-domain image and of the least dense foreign one."
-    return Drawing(name, figure, caption, f"{'; '.join(told)}.".capitalize())
+    return Drawing(name, figure, caption, f"{'. '.join(told)}.")

@@ -36,7 +36,7 @@ def losses(name: str, log: Log) -> Drawing:
     legend_below(figure, axes)
     terms_too = "" if len(series) == 1 else " and its terms, each before its weight"
     caption = f"Loss on training images{terms_too}; lower is better."
-    return Drawing(name, figure, caption, f"{'; '.join(told)}.".capitalize())
+    return Drawing(name, figure, caption, f"Over the epochs: {'; '.join(told)}.")
 
 
 @styled
