@@ -91,10 +91,9 @@ def test_the_coverage_by_risk_is_the_largest_step_with_few_enough_errors(seed: i
     scores = generator.normal(size=700)
     errors = generator.random(700) < 0.3 / (1 + np.exp(-2 * scores))
     order = np.argsort(scores)
-    kept = [35 * level for level in range(1, 21)]
+    assert [kept for kept, _ in allowed_errors(700, 0.1)] == [35 * level for level in range(1, 21)]
     for risk in (0.05, 0.1, 0.2):
-        allowed = allowed_errors(kept, risk)
-        holding = [k for k, most in zip(kept, allowed, strict=True) if errors[order[:k]].sum() <= most]
+        holding = [kept for kept, most in allowed_errors(700, risk) if errors[order[:kept]].sum() <= most]
         if holding:
             chosen = at_risk(torch.from_numpy(scores), torch.from_numpy(errors), risk)
             assert chosen.value == scores[order[max(holding) - 1]]
@@ -118,8 +117,7 @@ def chance_of_any(steps: list[int], allowed: list[int], risk: float) -> float:
 
 @pytest.mark.parametrize(("count", "risk"), [(100, 0.05), (149, 0.02), (300, 0.02), (300, 0.1), (500, 0.3)])
 def test_errors_at_the_rate_of_the_risk_meet_a_count_with_five_per_cent(count: int, risk: float) -> None:
-    steps = [-(-level * count // LEVELS) for level in range(1, LEVELS + 1)]
-    allowed = allowed_errors(steps, risk)
+    steps, allowed = map(list, zip(*allowed_errors(count, risk), strict=True))
     chance = chance_of_any(steps, allowed, risk)
     assert 0.03 < chance <= 1 - CONFIDENCE  # 0.035 to 0.050 when written: counts are integers
     bonferroni = stats.binom.ppf((1 - CONFIDENCE) / LEVELS, steps, risk) - 1

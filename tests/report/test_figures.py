@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -13,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from torch import Tensor
 
 from dsui.errors import DsuiError
@@ -277,6 +279,15 @@ def test_every_image_is_one_dot_of_its_class_and_foreign_ones_are_crosses() -> N
     assert np.allclose(crosses.mean(1)[::2], foreign)
     assert [text.get_text() for text in axes_of(drawing).texts] == ["cat", "dog"]
     assert "30 in-domain images and 20 of svhn (crosses)" in drawing.caption
+
+
+def test_every_dot_can_be_seen_in_the_picture() -> None:
+    from scipy.ndimage import label
+
+    grid = np.array([(x, y) for x in range(20) for y in range(20)], dtype=np.float64)
+    names = [str(number) for number in range(30)]  # so many that none is written beside its dots
+    picture = Image.open(io.BytesIO(to_png(embedding("e", grid, torch.zeros(400, dtype=torch.int64), names))))
+    assert label(np.asarray(picture.convert("L")) < 128)[1] == 400
 
 
 # Figure 2, right

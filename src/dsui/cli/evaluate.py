@@ -9,8 +9,8 @@ from typing import Annotated
 import torch
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from dsui.cli.bars import Bars
 from dsui.cli.choice import chosen
 from dsui.cli.device import device_type
 from dsui.cli.formats import Format, formatted
@@ -61,8 +61,8 @@ def evaluate(
         sources = Sources(facts.config, facts.classes, _part(part), root, skip_bad)
         others = _foreign(foreign, sources)
         wanted = [task for task in chosen_tasks if tasks != "all" or _applies(task, facts, others)]
-        with OutputCache(facts, place, keep=cache) as kept, _Bar(console) as bar:
-            asked = Evaluation(kept, sources, names, bar.images, bar.say)
+        with OutputCache(facts, place, keep=cache) as kept, Bars(console) as bar:
+            asked = Evaluation(kept, sources, names, bar.show, bar.say)
             rows = [row for task in wanted for row in asked.rows(task, others, strengths)]
         append(facts.path / RESULTS, rows)
         shown = _shown(rows, scores)
@@ -71,31 +71,6 @@ def evaluate(
                 typer.echo(row.to_json())
         if out is not None or not (as_json or quiet):
             formatted(run_table(shown), form, out)
-
-
-class _Bar:
-    """One bar for each set of images that needs a forward pass; warnings stand above it."""
-
-    def __init__(self, console: Console) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self.console = console
-        self.bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self.bars: dict[str, TaskID] = {}
-
-    def __enter__(self) -> _Bar:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def images(self, name: str, done: int, total: int) -> None:
-        if name not in self.bars:
-            self.bars[name] = self.bar.add_task(name, total=total)
-        self.bar.update(self.bars[name], completed=done)
-
-    def say(self, sentence: str) -> None:
-        self.console.print(f"Note: {sentence}", soft_wrap=True, markup=False)
 
 
 def _shown(rows: list[Row], scores: str) -> list[Row]:

@@ -8,8 +8,8 @@ from typing import Annotated
 import torch
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from dsui.cli.bars import Bars
 from dsui.cli.device import device_type
 from dsui.data.registry import FOLDER, default_root, published
 from dsui.errors import DataError, DsuiError
@@ -42,7 +42,7 @@ def report(
     facts = [run_facts(run) for run in {run.resolve(): run for run in runs}.values()]
     names = list(dict.fromkeys(name.strip() for name in foreign.split(","))) if foreign else []
     _check(out, names, root)
-    with _Bar(console) as bar:
+    with Bars(console) as bar:
         made = sections(
             facts,
             place,
@@ -82,28 +82,3 @@ def _title(runs: list[RunFacts]) -> str:
 def _lead(runs: list[RunFacts]) -> str:
     count = "One run" if len(runs) == 1 else f"{len(runs)} runs"
     return f"{count}: when are the predictions wrong, and when do the images not belong? Made with dsui report."
-
-
-class _Bar:
-    """One bar for each set of images that needs a forward pass and for each run's figures; warnings stand above."""
-
-    def __init__(self, console: Console) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self.console = console
-        self.bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self.bars: dict[str, TaskID] = {}
-
-    def __enter__(self) -> _Bar:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def show(self, name: str, done: int, total: int) -> None:
-        if name not in self.bars:
-            self.bars[name] = self.bar.add_task(name, total=total)
-        self.bar.update(self.bars[name], completed=done)
-
-    def say(self, sentence: str) -> None:
-        self.console.print(f"Note: {sentence}", soft_wrap=True, markup=False)

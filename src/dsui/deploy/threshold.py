@@ -16,13 +16,12 @@ promise is about foreign images.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor
 
 from dsui.errors import DsuiError
@@ -68,8 +67,7 @@ def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
         raise ValueError(f"risk must be a share of wrong predictions between 0 and 1, as in 0.02, got {risk}.")
     count = len(uncertainties)
     wrong = errors[uncertainties.argsort()].cumsum(0)
-    steps = [-(-level * count // LEVELS) for level in range(1, LEVELS + 1)]
-    for kept, allowed in reversed([*zip(steps, allowed_errors(steps, risk), strict=True)]):
+    for kept, allowed in reversed(allowed_errors(count, risk)):
         if wrong[kept - 1] <= allowed:
             return _keeping(kept, uncertainties, errors)
     needed = math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-risk))
@@ -80,32 +78,39 @@ def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
     )
 
 
-def allowed_errors(steps: Sequence[int], risk: float) -> list[int]:
-    """The most errors among the first k images, for each k of the ascending `steps`; -1 where even none are too many.
+@lru_cache
+def allowed_errors(images: int, risk: float) -> tuple[tuple[int, int], ...]:
+    """For each coverage how many of the images it keeps, and how many of those may be wrong, -1 for not even none.
 
     Images that are wrong with chance `risk`, independently, meet one of the counts with a chance of at most 5 %.
     """
-    counts = np.array(steps)
+    from scipy import stats  # takes as long to load as all of dsui
+
+    counts = np.array([-(-level * images // LEVELS) for level in range(1, LEVELS + 1)])
 
     def quantiles(level: float) -> NDArray[np.int64]:
         largest = stats.binom.ppf(level, counts, risk)  # the smallest count whose chance is at least the level
-        return np.where(stats.binom.cdf(largest, counts, risk) > level, largest - 1, largest).astype(np.int64)
+        most: NDArray[np.int64] = (largest - (stats.binom.cdf(largest, counts, risk) > level)).astype(np.int64)
+        return most
 
-    low, high = (1 - CONFIDENCE) / len(steps), 1 - CONFIDENCE  # the lower one keeps 5 % by the union bound
+    low, high = (1 - CONFIDENCE) / LEVELS, 1 - CONFIDENCE  # the lower one keeps 5 % by the union bound
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         kept = _chance_of_any(counts, quantiles(middle), risk) <= 1 - CONFIDENCE
         low, high = (middle, high) if kept else (low, middle)
-    return [int(most) for most in quantiles(low)]
+    return tuple(zip(counts.tolist(), quantiles(low).tolist(), strict=True))
 
 
 def _chance_of_any(counts: NDArray[np.int64], allowed: NDArray[np.int64], risk: float) -> float:
     """That the errors among the first k images are at most the allowed ones, for any k of `counts`."""
+    from scipy import stats
+
     met, former = 0.0, 0
+    counted = max(allowed[-1], 0) + 1  # with more errors no count can be met any more
     chances = np.ones(1)  # of 0, 1, ... errors so far, where no count was met yet
     for count, most in zip(counts, allowed, strict=True):
-        added = np.arange(min(count - former, allowed[-1]) + 1)
-        chances = np.convolve(chances, stats.binom.pmf(added, count - former, risk))[: allowed[-1] + 1]
+        added = stats.binom.pmf(np.arange(counted), count - former, risk)
+        chances = np.convolve(chances, added)[:counted]
         met += chances[: most + 1].sum()
         chances[: most + 1] = 0  # none where `most` is -1
         former = count

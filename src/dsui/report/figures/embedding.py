@@ -88,7 +88,9 @@ def _segments(axes: Axes, places: Places, strokes: Sequence[tuple[float, ...]], 
     vertices = (places[:, None] + ends).reshape(-1, 2)
     path = Path(vertices, np.tile([Path.MOVETO, Path.LINETO], len(vertices) // 2))
     path.should_simplify = False
-    axes.add_patch(PathPatch(path, edgecolor=color, facecolor="none", linewidth=width, capstyle="round"))
+    patch = PathPatch(path, edgecolor=color, facecolor="none", linewidth=width, capstyle="round")
+    patch.set_snap(False)  # moved to whole pixels a dot has no length, and is not drawn
+    axes.add_patch(patch)
 
 
 def _listed(classes: Sequence[str]) -> str:
