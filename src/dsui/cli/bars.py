@@ -7,7 +7,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 
 class Bars:
-    """One bar for each piece of work, as it is first heard of; warnings stand above. Silent where there is no terminal."""
+    """One bar for each piece of work, as it is first heard of; warnings stand above. Only on a terminal."""
 
     def __init__(self, console: Console) -> None:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
