@@ -26,6 +26,7 @@ from dsui import Prediction, Predictor, UncertaintyClassifier
 from dsui.cli import app
 from dsui.data.registry import load
 from dsui.errors import DsuiError
+from dsui.training.loop import InterruptedRun
 from dsui.training.weights import load_weights, read_metadata
 
 TRAIN, TEST = (load("digits", split) for split in ("train", "test"))
@@ -227,6 +228,15 @@ def test_it_trains_in_any_thread_and_says_what_it_does_when_asked(capsys: pytest
     thread.join()
     assert hasattr(made[0], "predictor_")
     assert capsys.readouterr().err.startswith("epoch 0: loss ")
+
+
+def test_an_interruption_is_pythons_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise InterruptedRun("stopped after step 3 of 30")
+
+    monkeypatch.setattr("dsui.classifier.fit", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        classifier().fit(IMAGES, LABELS)
 
 
 @pytest.mark.parametrize(

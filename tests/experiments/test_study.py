@@ -20,7 +20,7 @@ from dsui.evaluation.published import published
 from dsui.evaluation.results import Row, read
 from dsui.experiments import cell_run, estimate, figure_points
 from dsui.experiments.grid import Cell
-from dsui.experiments.grid_file import load_grid
+from dsui.experiments.grid_file import load_grid, parsed
 from dsui.experiments.study import State, Study
 from dsui.experiments.study_table import columns, figure_csv, study_table
 from dsui.training.loop import InterruptedRun
@@ -298,3 +298,29 @@ def test_the_embedding_places_own_images_alone_and_with_foreign_ones(
     distances = torch.cdist(photos, torch.cat([photos, digits]))
     distances[:, : len(photos)].fill_diagonal_(torch.inf)
     assert (distances.argmin(1) < len(photos)).float().mean() > 0.8
+
+
+def test_a_study_that_holds_images_out_is_scored_on_them_and_on_images_made_from_them(tmp_path: Path) -> None:
+    grid = parsed(
+        """
+        title: Selection
+        data: digits
+        backbone: small
+        recipe: demo
+        method: msp
+        seeds: [0]
+        held_out: 0.2
+        set: {epochs: 1}
+        tasks: [misclassification, ood]
+        foreign: [blends]
+        runs: [{}]
+        table: [{task: accuracy, metrics: accuracy, scores: prediction}]
+        """,
+        "selection",
+    )
+    study = Study(grid, tmp_path)
+    carry_out(study)
+    rows = study.collect()
+    assert {(row.protocol or "").split()[-1] for row in rows} == {"held-out"}
+    assert {row.foreign for row in rows if row.task == "ood"} == {"blends"}
+    assert {row.n_negative for row in rows if row.task == "ood"} == {200}

@@ -13,12 +13,12 @@ from dsui.data.registry import load
 from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.model import run_facts
 from dsui.evaluation.results import Row
-from dsui.evaluation.sources import Sources
+from dsui.evaluation.sources import Part, Sources
 from dsui.evaluation.tasks import Evaluation, Progress
 from dsui.experiments.figure_points import distributions, embedding
 from dsui.experiments.grid import Cell
 from dsui.training.distributed import World
-from dsui.training.images import training_images
+from dsui.training.images import held_out_images, training_images
 from dsui.training.loop import Reporter, fit
 from dsui.training.run_folder import CONFIG, WEIGHTS
 
@@ -47,16 +47,30 @@ def train(cell: Cell, run: Path, conditions: Conditions) -> None:
     if (run / WEIGHTS).exists():
         return
     config = cell.config
-    images = training_images(config, load(config.data, "train", conditions.root))
+    whole = load(config.data, "train", conditions.root)
+    images = training_images(config, whole)
+    held_out = None if config.held_out == 0 else held_out_images(config, whole)
     outliers = None if config.outliers is None else load(config.outliers, "train", conditions.root)
     torch.backends.cudnn.benchmark = True
     begun = (run / CONFIG).exists()
-    fit(config, images, run, conditions.device, World(), conditions.reporter, resume=begun, outliers=outliers)
+    fit(
+        config,
+        images,
+        run,
+        conditions.device,
+        World(),
+        conditions.reporter,
+        resume=begun,
+        outliers=outliers,
+        held_out=held_out,
+    )
 
 
 def evaluate(cell: Cell, run: Path, conditions: Conditions) -> Outcome:
+    """On the test split; where the run held images out, on those instead, so that a selection reads no test set."""
     facts = run_facts(run, None if cell.predictor == cell.config.method else cell.predictor)
-    sources = Sources(facts.config, facts.classes, "test", conditions.root)
+    part: Part = "test" if facts.config.held_out == 0 else "held-out"
+    sources = Sources(facts.config, facts.classes, part, conditions.root)
     with OutputCache(facts, conditions.device, keep=conditions.keep_outputs) as cache:
         asked = Evaluation(cache, sources, (), conditions.images, conditions.warn)
         rows = [row for task in cell.tasks for row in asked.rows(task, cell.foreign, cell.epsilons)]

@@ -9,6 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
+from dsui.data.pseudo import PSEUDO
 from dsui.training.config import RunConfig
 
 
@@ -64,6 +65,8 @@ class Cell:
         """The data sets it needs, with their splits."""
         needed: dict[str, tuple[str, ...]] = {self.config.data: ("train", "test")}
         for name in self.foreign:
+            if name in PSEUDO:
+                continue  # made from the run's own
             needed[name] = ("test",)
         if self.config.outliers is not None:
             needed[self.config.outliers] = (*needed.get(self.config.outliers, ()), "train")

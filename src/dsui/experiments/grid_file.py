@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 import yaml
 
 from dsui.backbones import registry as backbones
+from dsui.data.pseudo import PSEUDO
 from dsui.data.registry import FOLDER, published
 from dsui.errors import DsuiError
 from dsui.evaluation import published as paper
@@ -183,7 +184,7 @@ def _buildable(method: str, backbone: str, where: str) -> bool:
 def _check_images(
     data: str, foreign: tuple[str, ...], tasks: tuple[str, ...], known: tuple[str, ...], figure: str | None, where: str
 ) -> None:
-    for name in (data, *foreign):
+    for name in (data, *(name for name in foreign if name not in PSEUDO)):
         _shape(name)
     if not data.startswith(FOLDER) and "train" not in published(data).splits:
         raise GridError(f"{where}: {data} has no training images; choose another data set.")
