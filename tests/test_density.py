@@ -191,3 +191,29 @@ def test_product_is_a_linear_layer_with_exact_gradients() -> None:
     left, right = (torch.randn(4, 6, dtype=torch.float64, requires_grad=True) for _ in range(2))
     torch.testing.assert_close(product(left, right), left @ right.T)
     assert torch.autograd.gradcheck(product, (left, right))
+
+
+@pytest.mark.parametrize("temperature", [None, 3.0])
+def test_tempered_mixtures_and_their_gradients_are_those_of_logsumexp(temperature: float | None) -> None:
+    generator = torch.Generator().manual_seed(0)
+    components, weights = (
+        torch.randn(shape, generator=generator, dtype=torch.float64).mul(20).requires_grad_()
+        for shape in ((5, 3, 4), (3, 4))
+    )
+    tau = None if temperature is None else torch.tensor(temperature, dtype=torch.float64)
+    plain = torch.logsumexp(weights + components / (temperature or 1.0), -1)
+    found = mixture_log_prob(components, weights, tau)
+    torch.testing.assert_close(found, plain)
+    slope = torch.randn(5, 3, generator=generator, dtype=torch.float64)
+    for ours, theirs in zip(
+        torch.autograd.grad(found, (components, weights), slope),
+        torch.autograd.grad(plain, (components, weights), slope),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_mixture_of_impossible_components_is_impossible_and_not_nan() -> None:
+    impossible = torch.full((1, 2, 3), -math.inf)
+    impossible[0, 1, 0] = 0.0
+    assert mixture_log_prob(impossible, torch.zeros(2, 3)).tolist() == [[-math.inf, 0.0]]

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import pytest
+import result_row
 from scipy import stats
 from typer.testing import CliRunner, Result
 
@@ -19,26 +20,18 @@ from dsui.errors import DsuiError
 from dsui.evaluation.results import Row, append
 
 runner = CliRunner()
-ROW = Row(
+ROW = replace(
+    result_row.ROW,
     run="",
-    method="dsui",
-    objective="bounded",
     data="digits",
     backbone="small",
     recipe="demo",
-    seed=0,
-    task="ood",
     foreign="photos",
     score="max_probability",
-    metrics={},
     n_positive=1500,
     n_negative=797,
     protocol="ood, all in-domain images of test",
     split="all-classes:0",
-    versions={},
-    device="cpu",
-    seconds=1.0,
-    commit=None,
 )
 FIGURES = {"dsui": [0.91, 0.93, 0.95], "msp": [0.80, 0.81, 0.83], "rkl": [0.90, 0.94, 0.96]}
 

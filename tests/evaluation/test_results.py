@@ -9,6 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+import result_row
 
 import dsui
 from dsui.errors import DsuiError
@@ -19,26 +20,13 @@ run, method, objective, data, backbone, recipe, seed, task, foreign, score, metr
 n_positive, n_negative, protocol, split, versions, device, seconds, commit
 """
 NAMES = [name.strip() for name in CONTRACT.split(",")]
-ROW = Row(
-    run="dsui-0",
-    method="dsui",
-    objective="bounded",
-    data="cifar10",
-    backbone="resnet18",
-    recipe="paper",
-    seed=0,
-    task="ood",
-    foreign="svhn",
-    score="entropy",
+ROW = replace(
+    result_row.ROW,
     metrics={"auroc": 0.1 + 0.2, "aupr": 1.0},
     n_positive=26032,
     n_negative=10000,
-    protocol=None,
-    split=None,
     versions={"python": "3.11"},
-    device="cpu",
     seconds=1.5,
-    commit=None,
 )
 
 

@@ -39,10 +39,8 @@ def test_dsui_outputs_hold_its_densities() -> None:
     assert outputs.log_joint.argmax(1).eq(outputs.labels).double().mean() > 0.9
 
 
-@pytest.mark.parametrize("method", names())
+@pytest.mark.parametrize("method", sorted(set(names()) - {"mc-dropout", "bbb", "sde-net"}))  # whose draws differ
 def test_a_prediction_does_not_depend_on_its_neighbours_in_the_batch(method: str) -> None:
-    if method in {"mc-dropout", "bbb", "sde-net"}:
-        pytest.skip("draws differ with the batch; tested beside the method")
     trainer = trainer_for(method, epochs=2)
     train(trainer)
     pixels = images("test", 0).images[:64]

@@ -5,6 +5,7 @@ import statistics
 from dataclasses import replace
 
 import pytest
+import result_row
 from scipy import stats
 
 from dsui.evaluation.published import published
@@ -13,26 +14,10 @@ from dsui.evaluation.statistics import holm
 from dsui.report.comparison import Figure, available, compare
 from dsui.report.tables import Cell, Table
 
-ROW = Row(
+ROW = replace(
+    result_row.ROW,
     run="",
-    method="dsui",
-    objective="bounded",
-    data="cifar10",
-    backbone="resnet18",
-    recipe="paper",
-    seed=0,
-    task="ood",
-    foreign="svhn",
-    score="entropy",
-    metrics={},
-    n_positive=1,
-    n_negative=1,
     protocol="p",
-    split=None,
-    versions={},
-    device="cpu",
-    seconds=1.0,
-    commit=None,
 )
 OURS, MSP, RKL = [0.91, 0.92, 0.93], [0.80, 0.81, 0.82], [0.88, 0.90, 0.96]
 AUROC = Figure("cifar10", "resnet18", "ood", "svhn", "entropy", "auroc")

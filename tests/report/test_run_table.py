@@ -2,32 +2,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dsui.evaluation.results import Row
+import result_row
+
 from dsui.evaluation.tasks import TASKS
 from dsui.report.run_table import SHOWN, run_table
-from dsui.report.tables import Table, to_latex, to_markdown
+from dsui.report.table_forms import to_latex, to_markdown
+from dsui.report.tables import Table
 
 METRICS = ("auroc", "aupr", "aurc", "fpr95")
-ROW = Row(
-    run="dsui-0",
-    method="dsui",
-    objective="bounded",
+ROW = replace(
+    result_row.ROW,
     data="digits",
     backbone="small",
     recipe="demo",
     seed=4,
     task="misclassification",
     foreign=None,
-    score="entropy",
     metrics={name: place / 10 for place, name in enumerate(METRICS)},
-    n_positive=1,
-    n_negative=1,
-    protocol=None,
-    split=None,
-    versions={},
-    device="cpu",
-    seconds=1.0,
-    commit=None,
 )
 ACCURACY = replace(ROW, task="accuracy", score="prediction", metrics={"accuracy": 0.98765})
 

@@ -9,7 +9,8 @@ import re
 import pytest
 from rich.console import Console
 
-from dsui.report.tables import Cell, Column, Line, Table, to_csv, to_json, to_latex, to_markdown, to_terminal
+from dsui.report.table_forms import to_csv, to_json, to_latex, to_markdown, to_terminal
+from dsui.report.tables import Cell, Column, Line, Table
 
 UP = Column(("ood", "AUROC"), True, "%", 100, 2)
 DOWN = Column(("errors", "AURC"), False, "1/1000", 1000, 1)

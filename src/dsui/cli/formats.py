@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from dsui.errors import DsuiError
-from dsui.report import tables
+from dsui.report import table_forms
 from dsui.report.tables import Table
 from dsui.training.checkpoint import RunError, write_whole
 
@@ -26,14 +26,14 @@ def formatted(table: Table, form: Format, out: Path | None) -> None:
     """Print the table, or write it to `out`; a file without a format of its own is Markdown."""
     if form is Format.terminal and out is None:
         console = Console()
-        console.print(tables.to_terminal(table, console.width))
+        console.print(table_forms.to_terminal(table, console.width))
         return
     render = {
-        Format.terminal: tables.to_markdown,
-        Format.markdown: tables.to_markdown,
-        Format.latex: tables.to_latex,
-        Format.csv: tables.to_csv,
-        Format.json: tables.to_json,
+        Format.terminal: table_forms.to_markdown,
+        Format.markdown: table_forms.to_markdown,
+        Format.latex: table_forms.to_latex,
+        Format.csv: table_forms.to_csv,
+        Format.json: table_forms.to_json,
     }[form]
     text = render(table)
     if out is None:

@@ -25,7 +25,7 @@ from dsui.experiments.grid import Cell, Grid
 from dsui.experiments.grid_file import load_grid, names
 from dsui.experiments.study import Job, Study
 from dsui.experiments.study_table import figure_csv, missing_notes, study_table
-from dsui.report import tables
+from dsui.report import table_forms
 from dsui.training.loop import InterruptedRun
 
 FACTS: dict[str, Callable[[Cell], str]] = {
@@ -172,7 +172,11 @@ def _show(study: Study, wanted: Sequence[Cell], form: Format, quoted: bool) -> N
     table = study_table(study, quoted) if study.grid.table else None
     console = Console(stderr=True, highlight=False)
     if table is not None:
-        renderers = {"table.md": tables.to_markdown, "table.tex": tables.to_latex, "table.csv": tables.to_csv}
+        renderers = {
+            "table.md": table_forms.to_markdown,
+            "table.tex": table_forms.to_latex,
+            "table.csv": table_forms.to_csv,
+        }
         for name, render in renderers.items():
             study.write(name, render(table))
         formatted(table, form, None)

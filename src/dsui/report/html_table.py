@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from itertools import groupby
 
-from dsui.report.tables import Column, Line, Place, Table
+from dsui.report.tables import Line, Place, Table, digits
 
 EMPHASIS: dict[Place, tuple[str, str]] = {"best": ("<strong>", "</strong>"), "second": ("<u>", "</u>"), None: ("", "")}
 FIGURE_SPACE = "\N{FIGURE SPACE}"
@@ -65,13 +65,13 @@ def _row(line: Line, cells: list[str]) -> str:
 def _column(table: Table, place: int) -> list[str]:
     """Decimal points stand below each other: what follows a mean takes the same room in every cell, bold or not."""
     column, cells = table.columns[place], [line.cells[place] for line in table.lines]
-    deviations = ["" if cell.deviation is None else _digits(cell.deviation, column) for cell in cells]
+    deviations = [digits(cell.deviation, column) for cell in cells]
     width = max(map(len, deviations), default=0)
     marked = any(cell.mark for cell in cells)
     shown = []
     for cell, deviation, rank in zip(cells, deviations, table.places(place), strict=True):
         opening, closing = EMPHASIS[rank]
-        mean = escape(cell.text) if cell.mean is None else f"{opening}{_digits(cell.mean, column)}{closing}"
+        mean = escape(cell.text) if cell.mean is None else f"{opening}{digits(cell.mean, column)}{closing}"
         spread = f" ± {deviation.rjust(width, FIGURE_SPACE)}" if deviation else ""
         shown.append(
             mean
@@ -84,7 +84,3 @@ def _column(table: Table, place: int) -> list[str]:
 def _room(content: str, characters: int) -> str:
     """As wide as so many digits, of which spaces and points leave enough for bold ones."""
     return f'<span class="room" style="width:{characters}ch">{content}</span>'
-
-
-def _digits(value: float, column: Column) -> str:
-    return f"{column.scale * value:.{column.decimals}f}"

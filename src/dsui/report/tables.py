@@ -1,27 +1,16 @@
-"""One table of figures and its forms: terminal, Markdown, LaTeX, CSV, JSON.
+"""One table of figures: columns, lines, cells, and which figure of a column is best.
 
-People see mean ± deviation in a column's unit and decimals, the best of a column bold and the second best underlined,
-as judged by the digits they see, so that equal digits look equal. Programs (CSV, JSON) get unrounded fractions.
+The best is judged by the digits a reader sees, so that equal digits look equal. Its forms are in `table_forms`.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
-from dataclasses import asdict, dataclass
-from itertools import chain, groupby
-from typing import Literal, NamedTuple
-
-from rich import box
-from rich import table as rich_table
-from rich.console import Group
-from rich.text import Text
+from dataclasses import dataclass
+from typing import Literal
 
 Place = Literal["best", "second"] | None
 DAGGER = "†"
-COLUMN_GAP = 3  # characters between two columns in the terminal
 
 
 @dataclass(frozen=True)
@@ -111,7 +100,7 @@ class Table:
     def places(self, column: int) -> list[Place]:
         """Who is best and second best in a column, line by line; equal digits share a place, one figure has none."""
         settings = self.columns[column]
-        shown = [_digits(line.cells[column].mean, settings) for line in self.lines]
+        shown = [digits(line.cells[column].mean, settings) for line in self.lines]
         values = sorted({float(text) for text in shown if text}, reverse=settings.higher_is_better is True)
         if settings.higher_is_better is None or sum(bool(text) for text in shown) < 2:
             return [None] * len(shown)
@@ -119,189 +108,6 @@ class Table:
         return [named.get(float(text)) if text else None for text in shown]
 
 
-class _Shown(NamedTuple):
-    """A cell as text: spaces before, what is emphasised, spaces behind, the mark."""
-
-    before: str
-    body: str
-    behind: str
-    mark: str
-    place: Place
-
-
-def to_terminal(table: Table, width: int | None = None) -> Group:
-    """For a rich console; a table wider than `width` is continued below with the remaining columns."""
-    sections, widths = _sections(table), _widths(table)
-    parts: list[Text | rich_table.Table] = []
-    for places in _fitting(table, widths, width):
-        shown = rich_table.Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
-        shown.add_column(table.corner, vertical="bottom", overflow="fold")
-        for place in places:
-            heading = "\n".join(line.rjust(widths[place]) for line in table.columns[place].lines)
-            shown.add_column(Text(heading), overflow="fold")
-        for section in sections:
-            for line, cells in section:
-                styled = (_styled(cells[place], widths[place]) for place in places)
-                shown.add_row(Text(line.name), *styled, end_section=line is section[-1][0])
-        parts += [Text(""), shown]
-    return Group(Text(table.title, style="bold"), *parts, Text(""), Text(table.caption, style="dim"))
-
-
-def to_markdown(table: Table) -> str:
-    """A GitHub table whose source is aligned too; the title is bold above it, the caption below."""
-    emphasis = {"best": ("**", "**"), "second": ("<ins>", "</ins>"), None: ("", "")}
-    headings = (" ".join(filter(None, column.lines)) for column in table.columns)
-    rows = [[_escaped(text, _MARKDOWN) for text in (table.corner, *headings)]]
-    for line, shown in chain(*_sections(table)):
-        cells = []
-        for cell in shown:
-            opening, closing = emphasis[cell.place]
-            cells.append(f"{opening}{_escaped(cell.body, _MARKDOWN)}{closing}{cell.mark.rstrip()}")
-        rows.append([_escaped(line.name, _MARKDOWN), *cells])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rows = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
-    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    body = "\n".join(f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:]))
-    return f"**{_escaped(table.title, _MARKDOWN)}**\n\n{body}\n\n{_escaped(table.caption, _MARKDOWN)}\n"
-
-
-def to_latex(table: Table) -> str:
-    r"""A `table` environment for \usepackage{booktabs,amssymb}; equal headers of neighbours are one."""
-    emphasis = {"best": r"\textbf{%s}", "second": r"\underline{%s}", None: "%s"}
-    body = []
-    for section in _sections(table):
-        body.append(r"\midrule")
-        for line, shown in section:
-            cells = [
-                emphasis[cell.place] % _escaped(cell.body, _LATEX) + _escaped(cell.mark.rstrip(), _LATEX)
-                for cell in shown
-            ]
-            body.append(" & ".join([_escaped(line.name, _LATEX), *cells]) + r" \\")
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{_escaped(table.title.rstrip('.'), _LATEX)}. {_escaped(table.caption, _LATEX)}}}",
-            rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}",
-            r"\toprule",
-            *_latex_header(table),
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
-
-
-def to_csv(table: Table) -> str:
-    """One line a method, five fields a column: fraction, deviation, runs, p, mark."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    parts = ("", " deviation", " runs", " p", " mark")
-    writer.writerow([table.corner, "quoted", *(column.name + part for column in table.columns for part in parts)])
-    for line, _ in chain(*_sections(table)):
-        cells = (field for c in line.cells for field in (c.mean, c.deviation, c.runs, c.p, c.mark))
-        writer.writerow([line.label, line.quoted, *("" if field is None else field for field in cells)])
-    return stream.getvalue()
-
-
-def to_json(table: Table) -> str:
-    """The whole table, each cell with its place in the column."""
-    places = [table.places(column) for column in range(len(table.columns))]
-    content = asdict(table)
-    for row, line in enumerate(content["lines"]):
-        for column, cell in enumerate(line["cells"]):
-            cell["place"] = places[column][row]
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _digits(value: float | None, column: Column) -> str:
+def digits(value: float | None, column: Column) -> str:
+    """As shown; nothing for no figure."""
     return "" if value is None else f"{column.scale * value:.{column.decimals}f}"
-
-
-def _sections(table: Table) -> list[list[tuple[Line, list[_Shown]]]]:
-    """Own lines, then quoted ones, each with its cells; an empty section is left out."""
-    columns = [_shown(table, place) for place in range(len(table.columns))]
-    rows = [(line, [column[row] for column in columns]) for row, line in enumerate(table.lines)]
-    parts = ([row for row in rows if row[0].quoted is quoted] for quoted in (False, True))
-    return [part for part in parts if part]
-
-
-def _shown(table: Table, place: int) -> list[_Shown]:
-    column, cells = table.columns[place], [line.cells[place] for line in table.lines]
-    means = [_digits(cell.mean, column) or cell.text for cell in cells]
-    deviations = [_digits(cell.deviation, column) for cell in cells]
-    marks = [f" {cell.mark}" if cell.mark else "" for cell in cells]
-    mean_width, deviation_width, mark_width = (max(map(len, texts), default=0) for texts in (means, deviations, marks))
-    bodies = [
-        f"{mean} ± {deviation.rjust(deviation_width)}" if deviation else mean
-        for mean, deviation in zip(means, deviations, strict=True)
-    ]
-    width = mean_width + (3 + deviation_width if deviation_width else 0)
-    padded = []
-    for mean, body, mark, rank in zip(means, bodies, marks, table.places(place), strict=True):
-        before = " " * (mean_width - len(mean))
-        padded.append(_Shown(before, body, " " * (width - len(before) - len(body)), mark.ljust(mark_width), rank))
-    return padded
-
-
-def _widths(table: Table) -> list[int]:
-    rows = [cells for _, cells in chain(*_sections(table))]
-    return [
-        max(map(len, (*column.lines, *("".join(row[place][:4]) for row in rows))))
-        for place, column in enumerate(table.columns)
-    ]
-
-
-def _fitting(table: Table, widths: list[int], width: int | None) -> list[list[int]]:
-    """The columns in runs that fit beside the labels, at least one to a run."""
-    labels = max(len(text) for text in (table.corner, *(line.name for line in table.lines)))
-    runs: list[list[int]] = [[]]
-    for place in range(len(widths)):
-        taken = labels + sum(widths[other] + COLUMN_GAP for other in (*runs[-1], place))
-        if runs[-1] and width is not None and taken > width:
-            runs.append([])
-        runs[-1].append(place)
-    return runs
-
-
-def _styled(cell: _Shown, width: int) -> Text:
-    style = {"best": "bold", "second": "underline", None: ""}[cell.place]
-    free = width - len("".join(cell[:4]))
-    return Text.assemble(" " * free, cell.before, (cell.body, style), cell.behind, cell.mark)
-
-
-def _latex_header(table: Table) -> list[str]:
-    """A line for each level; the innermost has the corner."""
-    rows = []
-    levels = len(table.columns[0].lines) if table.columns else 1
-    for level in range(levels - 1):
-        cells = [""]
-        for (*_, text), group in groupby(column.lines[: level + 1] for column in table.columns):
-            cells.append(rf"\multicolumn{{{len(list(group))}}}{{c}}{{{_escaped(text, _LATEX)}}}")
-        rows.append(" & ".join(cells) + r" \\")
-    names = (_escaped(column.lines[-1], _LATEX) for column in table.columns)
-    return [*rows, " & ".join([_escaped(table.corner, _LATEX), *names]) + r" \\"]
-
-
-_MARKDOWN = {character: f"\\{character}" for character in "\\`*_|<>[]#~"}
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-    **{character: f"${character}$" for character in "<>|"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "\u00d7": r"$\times$",
-    "✓": r"$\checkmark$",
-    DAGGER: r"$^{\dagger}$",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    "→": r"$\to$",
-    "ε": r"$\varepsilon$",
-}
-
-
-def _escaped(text: str, special: dict[str, str]) -> str:
-    return "".join(special.get(character, character) for character in text)
