@@ -161,6 +161,7 @@ class _Loop:
             )
             metadata = {"version": __version__, "classes": json.dumps(trainer.classes)}
             self.folder.save_weights(trainer.method.state_dict(), metadata | {CALIBRATION: calibration.to_text()})
+        trainer.world.barrier()  # a process that leaves while the leader still works may tear the others' connections
 
     def _load(self) -> None:
         """Every process reads the leader's checkpoint, so `out` must be on a disk that all of them see."""
