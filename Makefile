@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 
-.PHONY: demo test
+.PHONY: demo docs tables test
 demo: $(READY)
 	$(VENV)/bin/dsui demo
 
@@ -11,10 +11,17 @@ test: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(MAKE) docs
 	$(VENV)/bin/pytest -n 2 --dist loadfile
+
+docs: $(READY)
+	$(VENV)/bin/sphinx-build --fresh-env --nitpicky --fail-on-warning --keep-going --quiet docs docs/_build/html
+
+tables: $(READY)
+	$(VENV)/bin/python -m dsui.report.documents
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dsui needs Python 3.11 or newer; run make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,plots]'
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs,plots]'
 	touch $@

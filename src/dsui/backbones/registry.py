@@ -23,6 +23,7 @@ _own: ContextVar[Backbone | None] = ContextVar("own backbone", default=None)
 
 
 def names() -> tuple[str, ...]:
+    """All of them, as users spell them."""
     return tuple(BACKBONES)
 
 

@@ -1,8 +1,10 @@
 """A trained run in three lines of Python.
 
-predictor = Predictor.load("runs/mine")
-predictor.threshold(coverage=0.95)
-prediction = predictor.predict(["a.jpg", "b.png"])        # .label, .uncertainty, .abnormal, ...
+    predictor = Predictor.load("runs/mine")
+    predictor.threshold(coverage=0.95)
+    prediction = predictor.predict(["a.jpg", "b.png"])        # .label, .uncertainty, .abnormal, ...
+
+Thresholds are chosen by the calibration that training stored beside the weights.
 """
 
 from __future__ import annotations

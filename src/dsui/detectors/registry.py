@@ -44,6 +44,7 @@ DETECTORS: dict[str, type[Detector]] = {
 
 
 def names() -> tuple[str, ...]:
+    """All of them, as users spell them."""
     return tuple(DETECTORS)
 
 

@@ -64,6 +64,7 @@ def run_facts(run: Path, method: str | None = None) -> RunFacts:
 
 
 def load_model(facts: RunFacts, device: torch.device) -> Model:
+    """The trained run in evaluation mode, with what turns its pixels into inputs."""
     config = facts.config
     path = facts.path / WEIGHTS
     weights, _ = load_weights(path)

@@ -34,10 +34,12 @@ METHODS: dict[str, type[Method]] = {
 
 
 def names() -> tuple[str, ...]:
+    """All of them, as users spell them."""
     return tuple(METHODS)
 
 
 def find(name: str) -> type[Method]:
+    """The class of a method; a wrong name is answered with the nearest one."""
     if name not in METHODS:
         nearest = get_close_matches(name.lower(), METHODS, n=1, cutoff=0)[0]
         raise DsuiError(f"no method {name!r}; did you mean {nearest!r}? There are {', '.join(METHODS)}.")

@@ -1,0 +1,42 @@
+"""The fenced blocks of a Markdown page, and how to run them as a reader would."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Fence(NamedTuple):
+    language: str
+    text: str
+    line: int
+    """Of the page on which the text begins."""
+
+
+def fences(page: Path) -> list[Fence]:
+    text = page.read_text()
+    return [Fence(found[1], found[2], text.count("\n", 0, found.start(2)) + 1) for found in FENCE.finditer(text)]
+
+
+def run_python(page: Path, fence: Fence, names: dict[str, Any]) -> None:
+    """In the working folder and among `names`; a failure shows the page and its line."""
+    exec(compile("\n" * (fence.line - 1) + fence.text, str(page), "exec"), names)  # noqa: S102
+
+
+def run_shell(commands: str) -> str:
+    """In the working folder, with the commands of this environment first; what they print, unless one fails."""
+    shell = shutil.which("bash")
+    assert shell is not None
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([shell, "-euc", commands], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{commands}\n{done.stderr[-2000:]}"
+    return done.stdout

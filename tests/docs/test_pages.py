@@ -1,0 +1,73 @@
+"""The Python of README and pages, run with what each page says is there before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fences import ROOT, fences, run_python, run_shell
+from sklearn.datasets import load_digits
+from torch import nn
+
+from dsui.evaluation.results import Row
+
+README, DOCS = ROOT / "README.md", ROOT / "docs"
+
+
+def run_all(page: Path, names: dict[str, Any]) -> dict[str, Any]:
+    found = [fence for fence in fences(page) if fence.language == "python"]
+    assert found
+    for fence in found:
+        run_python(page, fence, names)
+    return names
+
+
+def test_the_readme_puts_a_head_on_a_backbone() -> None:
+    torch.manual_seed(0)
+    backbone = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 512))
+    names = {"backbone": backbone, "images": torch.rand(20, 3, 32, 32), "labels": torch.arange(20) % 10}
+    head = run_all(README, names)["head"]
+    assert not head.training
+    assert all(value.grad is not None for value in (*head.parameters(), *backbone.parameters()))
+
+
+def test_the_first_page_trains_and_marks_the_uncertain() -> None:
+    digits = load_digits()
+    images, labels = digits.images / 16, digits.target
+    prediction = run_all(
+        DOCS / "index.md", {"images": images[:500], "labels": labels[:500], "new_images": images[500:]}
+    )["prediction"]
+    assert (prediction.label == labels[500:]).mean() > 0.9
+    assert 0 < prediction.abnormal.sum() < len(prediction.abnormal) / 2
+
+
+def test_the_page_on_deploying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = DOCS / "deploy.md"
+    monkeypatch.chdir(tmp_path)
+    first, *others = [fence for fence in fences(page) if fence.language == "python"]
+    run_python(page, first, {})
+    train = [line for line in page.read_text().splitlines() if line.startswith("    dsui train --data folder:digits")]
+    assert len(train) == 1
+    run_shell(train[0].strip())
+    names: dict[str, Any] = {}
+    for fence in others:
+        run_python(page, fence, names)
+        if fence == others[0]:
+            assert names["prediction"].label.tolist() == ["0", "7"]
+            assert names["prediction"].abnormal.tolist() == [False, False]
+    assert len(names["prediction"].label) == 797
+
+
+def test_the_page_on_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_shell("dsui train --data digits --backbone small --recipe demo --set epochs=15 --out runs/dsui-0")
+    errors = torch.arange(200) % 4 == 0
+    weak, strong = torch.rand(200, generator=torch.Generator().manual_seed(0)), errors.float()
+    given = {"scores_a": strong, "errors_a": errors, "scores_b": weak, "errors_b": errors}
+    names = run_all(DOCS / "evaluation.md", given)
+    assert names["difference"].low > 0
+    assert all(isinstance(row, Row) and row.foreign == "photos" for row in names["rows"])
+    assert "knn" in {row.score for row in names["rows"]}
+    assert len(names["scores"]["uncertainty"]) == 797
