@@ -140,8 +140,8 @@ def measured(ways: dict[str, Iterator[None]], counts: dict[str, int], repeats: i
     return {name: statistics.median(values) for name, values in found.items()}
 
 
-def kernel_table(trainer: Trainer, steps: Iterator[None], total: float) -> list[str]:
-    """Share of a captured step's time by kind of kernel."""
+def kernels(steps: Iterator[None]) -> tuple[dict[str, int], dict[str, float]]:
+    """Launches and milliseconds of one captured step by kind of kernel."""
     for _ in range(5):
         next(steps)
     with profile(activities=[ProfilerActivity.CUDA]) as found:
@@ -155,6 +155,12 @@ def kernel_table(trainer: Trainer, steps: Iterator[None], total: float) -> list[
         kind = next((kind for kind, signs in KINDS.items() if any(sign in name for sign in signs)), "other")
         spent[kind] += event.self_device_time_total / 5000
         launches[kind] += event.count // 5
+    return launches, spent
+
+
+def kernel_table(trainer: Trainer, steps: Iterator[None], linear: Iterator[None], total: float) -> list[str]:
+    """Where a captured step's time goes, beside the same step with a linear head."""
+    (launches, spent), (linear_launches, linear_spent) = kernels(steps), kernels(linear)
     flops, limit = step_flops(trainer), card_limit(trainer.device)
     return [
         "",
@@ -162,10 +168,11 @@ def kernel_table(trainer: Trainer, steps: Iterator[None], total: float) -> list[
         f"convolutions, {flops / 1e9:,.0f} GFLOP, run at {flops / total / 1e9:.0f} TFLOP/s over the whole step, "
         f"{100 * flops / total / 1e9 / limit:.0f} % of the {limit:.0f} that one large bfloat16 product reaches here:",
         "",
-        "| kernels | launches | ms | share |",
-        "|---|---:|---:|---:|",
+        "| kernels | launches | ms | share | launches, linear head | ms, linear head |",
+        "|---|---:|---:|---:|---:|---:|",
         *(
-            f"| {kind} | {launches[kind]} | {spent[kind]:.2f} | {100 * spent[kind] / sum(spent.values()):.0f} % |"
+            f"| {kind} | {launches[kind]} | {spent[kind]:.2f} | {100 * spent[kind] / sum(spent.values()):.0f} % "
+            f"| {linear_launches[kind]} | {linear_spent[kind]:.2f} |"
             for kind in sorted(spent, key=lambda kind: -spent[kind])
             if launches[kind]
         ),
@@ -198,7 +205,7 @@ def compare(
     images: MemorySet, backbone: str, recipe: Recipe, device: torch.device, workers: int, repeats: int
 ) -> list[str]:
     on_gpu = device.type == "cuda"
-    own = ((GRAPH, COMPILED) if backbone == "resnet18" else (GRAPH,)) if on_gpu else (EAGER,)
+    own = (GRAPH, COMPILED) if on_gpu else (EAGER,)
     trainers = {}
     for name in dict.fromkeys((*own, EAGER)):
         trainers[name] = dsui_trainer(images, backbone, recipe, device, MODES[name])
@@ -223,7 +230,7 @@ def compare(
     costs = ", ".join(f"{timing[name] / timing[f'{name}, {LINEAR}']:.3f} ({name})" for name in own)
     lines += ["", f"Cost against the same step with a linear head: {costs}."]
     if on_gpu:
-        lines += kernel_table(trainers[GRAPH], ways[GRAPH], timing[GRAPH])
+        lines += kernel_table(trainers[GRAPH], ways[GRAPH], ways[f"{GRAPH}, {LINEAR}"], timing[GRAPH])
     return lines
 
 

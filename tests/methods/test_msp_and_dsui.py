@@ -48,6 +48,21 @@ def test_a_prediction_does_not_depend_on_its_neighbours_in_the_batch(method: str
     torch.testing.assert_close(whole.logits[:32], half.logits, rtol=1e-4, atol=1e-4)  # float32, other block sizes
 
 
+def test_kappa_sets_the_temperature_and_never_below_one() -> None:
+    recipe = load_recipe("demo", "digits")
+    made = [build("dsui", "small", 1, 10, recipe, {"kappa": kappa}) for kappa in (16.0, 64.0, 1000.0)]
+    assert [float(method.get_buffer("head.temperature")) for method in made] == [8.0, 2.0, 1.0]  # of 128 features
+
+
+def test_a_linear_layer_on_the_sphere_sees_features_of_one_length_and_keeps_their_own() -> None:
+    trainer = trainer_for("msp", epochs=2, sphere=True)
+    train(trainer)
+    outputs = predicted(trainer, images("test", 0).images[:64])
+    torch.testing.assert_close(outputs.features.norm(dim=1), torch.full((64,), 128.0).sqrt(), rtol=1e-3, atol=0)  # EPSILON
+    assert outputs.norm is not None
+    assert outputs.norm.std() > 0.1  # 1.4 when written
+
+
 def test_options_belong_to_their_method() -> None:
     with pytest.raises(RecipeError, match="neither the recipe nor msp has a setting 'epoch'; did you mean 'epochs'"):
         method_options("msp", {"epoch": 3})

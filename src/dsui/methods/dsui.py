@@ -8,8 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dsui import aside
+from dsui.checks import check_positive
 from dsui.evaluation.outputs import Outputs
-from dsui.head import HeadOutput, MoGMMHead
+from dsui.head import HeadOutput, MoGMMHead, Prepared
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
 from dsui.objectives import DualSupervisedLoss
@@ -20,19 +22,30 @@ ALIVE = 0.01
 
 
 class DualSupervised(Method):
-    """In phase 0, the recipe's density warm-up, cross-entropy of the tied classifier alone."""
+    """In phase 0, the recipe's density warm-up, cross-entropy of the tied classifier alone.
 
-    def __init__(self, backbone: str, channels: int, num_classes: int, recipe: Recipe) -> None:
+    `kappa` sets the temperature of the class scores, tau = max(1, M / kappa): how many nats the features' M dimensions
+    may say together.
+    """
+
+    def __init__(self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, kappa: float = 64.0) -> None:
+        check_positive("kappa", kappa)
         super().__init__()
         released = recipe.head == "released"
         self.network = FeatureNetwork(backbone, channels, recipe, ending="normalized" if released else "linear")
-        make = MoGMMHead.released if released else MoGMMHead
-        self.head: MoGMMHead = make(self.network.out_features, num_classes, recipe.components)
+        features = self.network.out_features
+        self.head: MoGMMHead = (
+            MoGMMHead.released(features, num_classes, recipe.components)
+            if released
+            else MoGMMHead(features, num_classes, recipe.components, temperature=max(1.0, features / kappa))
+        )
         self.objective = DualSupervisedLoss(recipe.objective, recipe.rho, recipe.gamma, recipe.regularizer)
         self.warm_up, self.initializes = recipe.density_warm_up, recipe.initialize
 
     def forward(self, images: Tensor) -> HeadOutput:
-        output: HeadOutput = self.head(self.network(images))
+        prepared = aside.begin(self.head.prepare, Prepared.tensors, images.device)
+        features = self.network(images)
+        output: HeadOutput = self.head(features, prepared())
         return output
 
     def loss(self, output: HeadOutput, labels: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """The baseline: a softmax classifier trained with cross-entropy (Hendrycks and Gimpel, ICLR 2017).
 
-L = -ln p_t,  p = softmax(W f(x) + b); its uncertainties are 1 - max p and the entropy of p.
+L = -ln p_t,  p = softmax(W f(x) + b); its uncertainties are 1 - max p and the entropy of p. With `sphere` the features
+are projected as DS-UI's are, which shows what the projection does by itself.
 """
 
 from __future__ import annotations
@@ -11,19 +12,22 @@ from torch import Tensor, nn
 from dsui.evaluation.outputs import Outputs
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
+from dsui.projection import SphereProjection
 from dsui.training.recipe import Recipe
 
 
 class MaxSoftmax(Method):
-    """The network with a plain linear layer."""
+    """The network with a plain linear layer, on the sphere of `dsui.projection` if asked for."""
 
-    def __init__(self, backbone: str, channels: int, num_classes: int, recipe: Recipe) -> None:
+    def __init__(self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, sphere: bool = False) -> None:
         super().__init__()
-        self.network = FeatureNetwork(backbone, channels, recipe, ending="activated")
+        self.network = FeatureNetwork(backbone, channels, recipe, ending="linear" if sphere else "activated")
+        self.sphere = SphereProjection(self.network.out_features) if sphere else None
         self.output = nn.Linear(self.network.out_features, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.network(images))
+        features, _ = self._features(images)
+        logits: Tensor = self.output(features)
         return logits
 
     def loss(self, output: Tensor, labels: Tensor) -> Tensor:
@@ -35,5 +39,12 @@ class MaxSoftmax(Method):
         return output
 
     def predict(self, images: Tensor) -> Outputs:
+        features, norm = self._features(images)
+        return Outputs(features, self.output(features), norm=norm, weight=self.output.weight, bias=self.output.bias)
+
+    def _features(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
+        """[B, M], and on the sphere [B] their length before it."""
         features = self.network(images)
-        return Outputs(features, self.output(features), weight=self.output.weight, bias=self.output.bias)
+        if self.sphere is None:
+            return features, None
+        return self.sphere.project(features.float(), batch_statistics=self.training, update=self.training)
