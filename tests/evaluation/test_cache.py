@@ -126,6 +126,8 @@ def test_chunks_hold_what_the_method_predicted_to_the_last_bit(facts: RunFacts) 
     stored = OutputCache(facts, CPU).get(source())
     assert right(stored)
     assert [len(chunk) for chunk in stored.chunks()] == [100, 100, 30]
+    bare = list(stored.chunks(features=False))
+    assert [chunk.features.shape for chunk in bare] == [(100, 0), (100, 0), (30, 0)]
     whole = stored.whole()
     for name, value in whole.tensors().items():
         if name != "weight":
@@ -135,6 +137,7 @@ def test_chunks_hold_what_the_method_predicted_to_the_last_bit(facts: RunFacts) 
     assert stored.part("log_joint") is None
     assert whole.weight is not None
     assert torch.equal(whole.logits, whole.features @ whole.weight.T)
+    assert torch.equal(whole.logits, torch.cat([chunk.logits for chunk in bare]))
 
 
 def test_progress_hears_of_every_batch_up_to_the_last_image(facts: RunFacts) -> None:

@@ -87,6 +87,15 @@ def test_nan_stays_nan() -> None:
         assert score(broken).isnan().tolist() == [row == 3 for row in range(len(LOGITS))]
 
 
+def test_unprojected_energy_is_the_energy_of_the_features_before_the_sphere() -> None:
+    generator = torch.Generator().manual_seed(0)
+    h, weight = (torch.randn(size, 5, dtype=torch.float64, generator=generator) for size in (20, 3))
+    norm = h.norm(dim=1)
+    z = math.sqrt(5) * h / norm[:, None]
+    found = scores.unprojected_energy(z @ weight.T, norm, 5)
+    torch.testing.assert_close(found, scores.energy(h @ weight.T))
+
+
 def test_equal_logits_are_the_most_uncertain_there_are() -> None:
     flat = torch.zeros(1, 7)
     assert float(scores.max_probability(flat)) == pytest.approx(math.log(6 / 7))
@@ -182,7 +191,9 @@ def two_blobs(count: int, foreign: bool) -> Outputs:
     logits = z @ centres.T
     jitter = torch.randn(count, 8, 2, dtype=torch.float64, generator=generator)
     samples = (logits.unsqueeze(1) + jitter).log_softmax(2)
-    return Outputs(z, logits, norm=z.norm(dim=1), class_scores=log_joint / 2, log_joint=log_joint, samples=samples)
+    return Outputs(
+        z, logits, norm=z.norm(dim=1), class_scores=log_joint / 2, log_joint=log_joint, samples=samples, weight=centres
+    )
 
 
 def every_score(images: Outputs, training: Outputs) -> dict[str, Tensor]:
@@ -195,7 +206,7 @@ def every_score(images: Outputs, training: Outputs) -> dict[str, Tensor]:
 def test_every_score_increases_with_foreignness_on_a_toy_problem() -> None:
     home, foreign = two_blobs(500, False), two_blobs(500, True)
     ours, theirs = every_score(home, home), every_score(foreign, home)
-    assert len(ours) == 14
+    assert len(ours) == 18
     positive = torch.arange(1000) >= 500
     weak = {
         name: figure

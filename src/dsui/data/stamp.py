@@ -22,16 +22,16 @@ def stamp(name: str, split: str, root: Path | None = None) -> str:
     return digest.hexdigest()[:16]
 
 
-def _facts(path: Path) -> tuple[int, int] | None:
+def _facts(path: str) -> tuple[int, int] | None:
     """Size and time of change; None of a link that leads nowhere."""
     try:
-        found = path.stat()
+        found = os.stat(path)
     except OSError:
         return None
     return found.st_size, found.st_mtime_ns
 
 
-def _files(name: str, split: str, root: Path) -> Iterator[Path]:
+def _files(name: str, split: str, root: Path) -> Iterator[str]:
     if name.startswith(FOLDER):
         yield from _below(folder_path(name) / split)
         return
@@ -42,16 +42,17 @@ def _files(name: str, split: str, root: Path) -> Iterator[Path]:
                 yield from _below(found)
 
 
-def _below(path: Path) -> Iterator[Path]:
+def _below(path: Path) -> Iterator[str]:
     """All files, through links to folders too, since data sets are read through them.
 
     A folder met a second time, perhaps in a circle of links, counts by its own name alone.
     """
     if path.is_file():
-        yield path.absolute()
+        yield str(path.absolute())
     seen = set()
     for folder, below, names in os.walk(path, followlinks=True):
         known = os.path.realpath(folder) in seen
         seen.add(os.path.realpath(folder))
+        absolute = os.path.abspath(folder)
         below[:] = [] if known else sorted(below)
-        yield from (Path(folder, name).absolute() for name in (["."] if known else names))
+        yield from (os.path.join(absolute, name) for name in (["."] if known else names))

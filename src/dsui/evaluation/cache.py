@@ -14,6 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -67,10 +68,13 @@ class StoredOutputs:
     classes: tuple[str, ...]
     """Names of the images' own classes."""
 
-    def chunks(self) -> Iterator[Outputs]:
+    def chunks(self, features: bool = True) -> Iterator[Outputs]:
+        """`features` False leaves them on the disk, being most of what there is, and puts [N, 0] in their place."""
         for path in self.paths:
             with safe_open(path, framework="pt") as content:
-                yield Outputs.of({name: content.get_tensor(name) for name in content.keys()})  # noqa: SIM118
+                names = [name for name in content.keys() if features or name != "features"]  # noqa: SIM118
+                parts = {name: content.get_tensor(name) for name in names}
+                yield Outputs.of({"features": torch.zeros(len(parts["logits"]), 0), **parts})
 
     def part(self, name: str) -> Tensor | None:
         """One part of the outputs for all images, without reading the others; None where the model has none."""
@@ -152,13 +156,19 @@ class OutputCache:
         facts |= {"chunks": str(-(-total // CHUNK)), "passes": str(self.model.method.passes)}
         paths: list[Path] = []
         passes = self._passes(source, images, progress)
-        while batches := list(islice(passes, CHUNK // BATCH)):
-            parts, times = zip(*batches, strict=True)
-            seconds += sum(times)
-            path = self.folder / f"{stem}-{len(paths):05d}.safetensors"
-            own = {"chunk": str(len(paths)), "seconds": repr(seconds)}
-            _write(path, Outputs.concatenated(parts).tensors(), facts | own)
-            paths.append(path)
+        with ThreadPoolExecutor(1) as writer:  # one chunk is written while the next one is computed
+            written: Future[None] | None = None
+            while batches := list(islice(passes, CHUNK // BATCH)):
+                parts, times = zip(*batches, strict=True)
+                seconds += sum(times)
+                path = self.folder / f"{stem}-{len(paths):05d}.safetensors"
+                own = {"chunk": str(len(paths)), "seconds": repr(seconds)}
+                if written is not None:
+                    written.result()
+                written = writer.submit(_write, path, Outputs.concatenated(parts).tensors(), facts | own)
+                paths.append(path)
+            if written is not None:
+                written.result()
         return StoredOutputs(tuple(paths), total, seconds, self.model.method.passes, images.classes)
 
     @torch.no_grad()

@@ -58,6 +58,12 @@ def max_logit(logits: Tensor) -> Tensor:
     return -logits.double().amax(1)
 
 
+def unprojected_energy(logits: Tensor, norm: Tensor, features: int) -> Tensor:
+    """-ln sum_c exp(y_c |h| / sqrt(M)), the energy of features that were trained on the sphere and kept their length.
+    (T2FNorm, Regmi et al., CVPR Workshops 2024.) [B, C], [B] -> [B]"""
+    return energy(logits.double() * norm.double()[:, None] / math.sqrt(features))
+
+
 def log_density(log_joint: Tensor) -> Tensor:
     """-ln MoGMM(z) = -logsumexp_i (ln w_i + ln GMM_i(z)). [B, C] -> [B]"""
     return -log_joint.double().logsumexp(1)
@@ -106,7 +112,13 @@ class Reference(NamedTuple):
 
 SECONDARY: dict[str, Callable[[Outputs], Tensor | None]] = {
     "energy": lambda outputs: energy(outputs.logits) if outputs.samples is None else None,
+    "density_energy": lambda outputs: None if outputs.class_scores is None else energy(outputs.class_scores),
     "log_density": lambda outputs: None if outputs.log_joint is None else log_density(outputs.log_joint),
+    "unprojected_energy": lambda outputs: (
+        None
+        if outputs.norm is None or outputs.weight is None
+        else unprojected_energy(outputs.logits, outputs.norm, outputs.weight.shape[1])
+    ),
     "norm": lambda outputs: None if outputs.norm is None else -outputs.norm.double(),
 }
 """Uncertainties that ask whether an image is foreign, by name; None where a model does not have one.

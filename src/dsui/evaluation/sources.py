@@ -96,7 +96,7 @@ class Sources:
         """The published sets that are there, without the run's own; the embedded digits serve no colour model."""
         root = self.root or default_root()
         present = [name for name, entry in PUBLISHED.items() if "test" in entry.present(root)]
-        return tuple(name for name in present if name not in {self.config.data, "digits"})
+        return tuple(name for name in present if name not in {self.config.data, "digits", "digits-256"})
 
     @property
     def split(self) -> str:

@@ -43,7 +43,7 @@ Scores = dict[str, Tensor]
 
 
 class Evaluation:
-    """One run's scores, set by set, and the tasks made of them. `detectors` are names of `dsui.detectors`."""
+    """One run's scores, set by set, and the tasks made of them. Detectors are named as in `dsui.detectors.registry`."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Evaluation:
     def scores(self, source: Source) -> tuple[StoredOutputs, Scores]:
         """Every score of a set's images, chunk by chunk from its outputs."""
         stored = self._outputs(source)
-        parts = [self._scored(chunk.to(self.cache.device)) for chunk in stored.chunks()]
+        parts = [self._scored(chunk.to(self.cache.device)) for chunk in stored.chunks(features=bool(self._unfitted))]
         return stored, {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     @cached_property
@@ -124,7 +124,7 @@ class Evaluation:
 
     @cached_property
     def _reference(self) -> Reference:
-        return reference(self._training.chunks())
+        return reference(self._training.chunks(features=False))
 
     @cached_property
     def _detectors(self) -> dict[str, Detector]:
