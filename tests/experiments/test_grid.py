@@ -10,7 +10,7 @@ from tiny_grid import TINY
 
 from dsui.errors import DsuiError
 from dsui.evaluation.published import PublishedRow, published
-from dsui.experiments.grid import Grid
+from dsui.experiments.grid import Cell, Grid
 from dsui.experiments.grid_file import GridError, load_grid, names, parsed
 
 FIVE = 5
@@ -37,8 +37,10 @@ def with_line(line: str) -> str:
         ("fgsm", 6 * FIVE, 5 * FIVE),
         ("tsne", 2, 2),
         ("digits", 4 * 3, 3 * 3),
+        ("demo", 4 * 2 * 3, 4 * 2 * 3),
         ("cifar10-paper", 3 * 5 + 4 * 3, 2 * 5 + 4 * 3),
-        ("cifar10-parts", 7 * 3, 7 * 3),
+        ("cifar10-parts", 8 * 3, 8 * 3),
+        ("cifar10-selection", 31, 31),
     ],
 )
 def test_every_shipped_grid_has_the_cells_of_its_table(name: str, cells: int, runs: int) -> None:
@@ -103,7 +105,18 @@ def test_lists_mean_their_product_and_every_seed_comes_before_the_next() -> None
 def test_an_entry_of_its_own_goes_before_what_stands_at_the_top() -> None:
     grid = parsed(TINY.replace("method: dsui}", "method: dsui, seeds: [7], set: {components: 2}}"), "t")
     (cell,) = [cell for cell in grid.cells if cell.predictor == "dsui"]
-    assert (cell.config.seed, cell.config.recipe.components, cell.config.recipe.epochs) == (7, 2, 40)
+    assert (cell.config.seed, cell.config.recipe.components) == (7, 2)
+
+
+def test_settings_of_an_entry_add_to_those_at_the_top_and_go_before_them() -> None:
+    grid = parsed(TINY.replace("method: dsui}", "method: dsui, set: {components: 2}}"), "t")
+    assert {(cell.config.recipe.epochs, cell.config.recipe.components) for cell in dsui_cells(grid)} == {(2, 2)}
+    grid = parsed(TINY.replace("method: dsui}", "method: dsui, set: {epochs: 5}}"), "t")
+    assert {cell.config.recipe.epochs for cell in dsui_cells(grid)} == {5}
+
+
+def dsui_cells(grid: Grid) -> list[Cell]:
+    return [cell for cell in grid.cells if cell.predictor == "dsui"]
 
 
 def test_a_method_is_left_out_on_backbones_it_cannot_be_built_on() -> None:

@@ -12,8 +12,8 @@
 
 A list means each of its values, several lists their product; `tasks`, `foreign` and `epsilons` are lists of what is
 evaluated in every run. `known` and `foreign` may differ by data set: {cifar10: [svhn], svhn: [cifar10]}. `set` changes
-settings of recipe and method. `as` predicts with another method that takes the same weights. A method that cannot be
-built on one of several backbones is left out there.
+settings of recipe and method; that of a run adds to the one at the top. `as` predicts with another method that takes
+the same weights. A method that cannot be built on one of several backbones is left out there.
 """
 
 from __future__ import annotations
@@ -115,7 +115,10 @@ def parsed(text: str, name: str) -> Grid:
     found: dict[tuple[str, str], Cell] = {}
     for number, entry in enumerate(entries, 1):
         where = f"{name}, run {number}"
-        values = DEFAULTS | shared | _mapping(entry, where, tuple(DEFAULTS))
+        own = _mapping(entry, where, tuple(DEFAULTS))
+        values = DEFAULTS | shared | own
+        if isinstance(shared.get("set"), dict) and isinstance(own.get("set"), dict):
+            values["set"] = shared["set"] | own["set"]
         for key, value in values.items():
             if value is NEEDED:
                 raise GridError(f"{where} has no {key}; write '{key}: ...' there or at the top.")
