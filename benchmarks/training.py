@@ -38,6 +38,7 @@ from dsui.training.trainer import Trainer
 IMAGES, BATCH, CLASSES = 50_000, 256, 10
 ORDINARY, LINEAR = "ordinary loop, DataLoader", "linear head"
 EAGER, GRAPH, COMPILED = "dsui, eager", "dsui, one CUDA graph", "dsui, compiled and one CUDA graph"
+DETERMINISTIC = "dsui, one CUDA graph, deterministic"
 MODES: dict[str, Mode] = {EAGER: "eager", GRAPH: "graph", COMPILED: "compiled"}
 Timing = dict[str, float]
 KINDS = {  # the first kind with a part of a kernel's name in it takes the kernel
@@ -116,6 +117,18 @@ def dsui_steps(trainer: Trainer) -> Iterator[None]:
     while True:
         yield from trainer.epoch_steps(epoch % trainer.recipe.epochs, 0)
         epoch += 1
+
+
+def deterministic_steps(images: MemorySet, backbone: str, recipe: Recipe, device: torch.device) -> Iterator[None]:
+    """As `dsui train --deterministic` does: a graph keeps the kernels that were chosen when it was captured."""
+    with_trials = torch.backends.cudnn.benchmark
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+    steps = dsui_steps(dsui_trainer(images, backbone, recipe, device, "graph"))
+    next(steps)
+    torch.use_deterministic_algorithms(False)
+    torch.backends.cudnn.benchmark = with_trials
+    return steps
 
 
 def milliseconds(steps: Iterator[None], count: int, device: torch.device) -> float:
@@ -212,6 +225,8 @@ def compare(
         if name in own:
             trainers[f"{name}, {LINEAR}"] = dsui_trainer(images, backbone, recipe, device, MODES[name], "msp")
     ways = {name: dsui_steps(trainer) for name, trainer in trainers.items()}
+    if on_gpu:
+        ways[DETERMINISTIC] = deterministic_steps(images, backbone, recipe, device)
     ways[f"{ORDINARY}, {workers} workers"] = ordinary_steps(images, backbone, recipe, device, workers)
     counts = {name: 150 if "CUDA graph" in name else 40 if on_gpu else 10 for name in ways}
     timing = measured(ways, counts, repeats, device)
@@ -230,12 +245,15 @@ def compare(
     costs = ", ".join(f"{timing[name] / timing[f'{name}, {LINEAR}']:.3f} ({name})" for name in own)
     lines += ["", f"Cost against the same step with a linear head: {costs}."]
     if on_gpu:
+        lines[-1] += f" Cost of `--deterministic`: {timing[DETERMINISTIC] / timing[GRAPH]:.2f}."
+    if on_gpu:
         lines += kernel_table(trainers[GRAPH], ways[GRAPH], ways[f"{GRAPH}, {LINEAR}"], timing[GRAPH])
     return lines
 
 
 def report() -> str:
     device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which deterministic products ask for
     processors = os.cpu_count() or 1
     workers = 8 if processors >= 8 else 2
     torch.backends.cudnn.benchmark = True

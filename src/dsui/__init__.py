@@ -2,9 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from dsui.head import HeadOutput, MoGMMHead
-from dsui.objectives import DualSupervisedLoss
-
 __all__ = ["DualSupervisedLoss", "HeadOutput", "MoGMMHead", "Prediction", "Predictor", "UncertaintyClassifier"]
 __version__ = "0.1.0"
 
@@ -12,9 +9,14 @@ if TYPE_CHECKING:
     from dsui.classifier import UncertaintyClassifier
     from dsui.deploy.prediction import Prediction
     from dsui.deploy.predictor import Predictor
+    from dsui.head import HeadOutput, MoGMMHead
+    from dsui.objectives import DualSupervisedLoss
 else:
-    # imported when first used: they bring scikit-learn and Pillow
+    # imported when first used: they bring PyTorch, which the command line's help and completion do not wait for
     _LATER = {
+        "DualSupervisedLoss": "dsui.objectives",
+        "HeadOutput": "dsui.head",
+        "MoGMMHead": "dsui.head",
         "Prediction": "dsui.deploy.prediction",
         "Predictor": "dsui.deploy.predictor",
         "UncertaintyClassifier": "dsui.classifier",

@@ -38,7 +38,7 @@ LN_2PI = math.log(2 * math.pi)
 NARROW = 32
 
 
-class Gaussians(NamedTuple):
+class NaturalGaussians(NamedTuple):
     """N Gaussians ready to be evaluated: what of ln N does not depend on a feature."""
 
     natural: Tensor
@@ -72,7 +72,7 @@ def gaussian_log_prob(
 @uncompiled
 def prepare(
     means: Tensor, log_variances: Tensor, features: torch.dtype, precision: Precision, min_log_variance: float
-) -> Gaussians:
+) -> NaturalGaussians:
     """The Gaussians of `gaussian_log_prob` for features of the given type; [..., M] are flattened to [N, M]."""
     size = means.shape[-1]
     result = torch.promote_types(torch.promote_types(features, means.dtype), torch.float32)
@@ -85,11 +85,11 @@ def prepare(
         origin = mu.detach().mean(0)
         mu = mu - origin
     natural, constant = _NaturalForm.apply(mu, v, min_log_variance)  # type: ignore[no-untyped-call]
-    return Gaussians(natural, constant, origin, result)
+    return NaturalGaussians(natural, constant, origin, result)
 
 
 @uncompiled
-def evaluate(features: Tensor, gaussians: Gaussians) -> Tensor:
+def evaluate(features: Tensor, gaussians: NaturalGaussians) -> Tensor:
     """[B, M] -> [B, N] ln N."""
     z = features.to(gaussians.natural.dtype)
     if gaussians.origin is not None:

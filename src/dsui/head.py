@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from dsui import em
 from dsui.checks import check_at_least, check_choice, check_features, check_labels, check_positive
 from dsui.density import (
-    Gaussians,
+    NaturalGaussians,
     Precision,
     divergence_from_standard_normal,
     evaluate,
@@ -84,7 +84,7 @@ class HeadOutput:
 class Prepared(NamedTuple):
     """The head's parameters as `forward` uses them."""
 
-    gaussians: Gaussians
+    gaussians: NaturalGaussians
     """All C x K components."""
     classifier: Tensor
     """[C, M] s W."""
@@ -286,7 +286,7 @@ class MoGMMHead(nn.Module):
         exact = self._active_precision == "exact"
         return torch.float64 if exact else torch.promote_types(self.means.dtype, torch.float32)
 
-    def _gaussians(self) -> Gaussians:
+    def _gaussians(self) -> NaturalGaussians:
         widening = math.log(2) if self.marginal else 0.0
         log_variances = self.log_variances + widening if self.marginal else self.log_variances
         floor = math.log(self.variance_floor) + widening

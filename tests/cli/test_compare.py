@@ -195,7 +195,9 @@ def test_the_papers_own_figures_stand_apart(tmp_path: Path) -> None:
 
 
 def test_a_sentence_for_every_mistake(runs: list[Path], tmp_path: Path) -> None:
-    assert "no row is of 'mps'; choose --reference from dsui, msp, rkl." in fails(*runs, "--reference", "mps")
+    assert "no method for --reference 'mps'; did you mean msp? There are dsui, msp, rkl." in fails(
+        *runs, "--reference", "mps"
+    )
     assert "no task 'odd'; did you mean ood?" in fails(*runs, "--task", "odd")
     assert "no score 'log-density'; did you mean log_density?" in fails(*runs, "--score", "log-density")
     assert "no metric 'auc'; did you mean auroc?" in fails(*runs, "--metric", "auc")
@@ -206,7 +208,9 @@ def test_a_sentence_for_every_mistake(runs: list[Path], tmp_path: Path) -> None:
     assert "there are no results to compare; run `dsui evaluate` first." in fails(tmp_path / "absent")
 
 
-@pytest.mark.parametrize(("words", "status"), [([], 0), (["--reference", "none"], 1), (["--format", "html"], 2)])
+@pytest.mark.parametrize(
+    ("words", "status"), [([], 0), (["--task", "accuracy", "--metric", "auroc"], 1), (["--format", "html"], 2)]
+)
 def test_a_comparison_exits_with_0_1_or_2(
     runs: list[Path],
     words: list[str],

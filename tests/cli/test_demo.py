@@ -1,50 +1,272 @@
+"""`dsui demo` itself, its networks trained for an epoch or two, and two methods in place of four."""
+
 from __future__ import annotations
 
+import json
 import re
+import shutil
+from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import dsui
 from dsui.cli import app, main
-from dsui.cli.demo import verdict
 from dsui.errors import DsuiError
+from dsui.evaluation.statistics import ALIKE, DIFFERENT
+from dsui.experiments import demonstration, demonstration_runs, engines
+from dsui.experiments.demonstration import glossary, verdict
+from dsui.experiments.demonstration_runs import dealt, share_done
+from dsui.experiments.grid_file import load_grid, parsed
+from dsui.experiments.study import Job, Study
+from dsui.report.figures import embedding
+from dsui.report.tables import Cell, Column, Line, Table
 
 runner = CliRunner()
+SHIPPED = demonstration_runs.grid_text
 
 
-def test_demo_prints_every_head_score_and_figure_with_its_deviation() -> None:
-    result = runner.invoke(app, ["demo", "--seeds", "2"])
+def tiny(seeds: int) -> str:
+    """The grid of the demo with less of everything that takes time."""
+    text = SHIPPED(seeds)
+    for long, short in {
+        "recipe: demo": "recipe: demo\nset: {epochs: 2}",
+        "[dsui, msp, rkl]": "[dsui, msp]",
+        "epsilons: [0.1, 0.2, 0.3, 0.4, 0.5]": "epsilons: [0.1, 0.3]",
+    }.items():
+        assert long in text
+        text = text.replace(long, short)
+    return "".join(line for line in text.splitlines(keepends=True) if "ensemble" not in line)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(demonstration_runs, "grid_text", tiny)
+    monkeypatch.setattr(embedding, "POINTS", 40)
+
+
+def demo(*arguments: str | Path, columns: int = 120) -> Result:
+    return runner.invoke(
+        app, ["demo", *map(str, arguments)], catch_exceptions=False, env={"COLUMNS": str(columns), "TERM": "dumb"}
+    )
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """A finished demo of two seeds, and what it printed."""
+    out = tmp_path_factory.mktemp("demo") / "new" / "folder"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setattr(demonstration_runs, "grid_text", tiny)
+        patch.setattr(embedding, "POINTS", 40)
+        return out, demo("--seeds", "2", "--out", out)
+
+
+def test_it_prints_one_table_with_deviations_and_marks_and_says_where_the_report_is(
+    shelf: tuple[Path, Result],
+) -> None:
+    out, result = shelf
     assert result.exit_code == 0
-    for word in (
-        "linear",
-        "DS-UI",
-        "Max.P.",
-        "Ent.",
-        "energy",
-        "log-density",
-        "AUROC",
-        "AUPR",
-        "AURC",
-        "photos",
-        "noise",
-    ):
-        assert word in result.output
-    rows = [line for line in result.output.splitlines() if "Max.P." in line or "log-density" in line]
-    assert len(rows) == 3
-    assert all(len(re.findall(r"\d+\.\d±\d+\.\d", row)) == 5 for row in rows)
-    assert "of 15 comparisons" in result.output
-    assert "a demonstration, not a proof" in " ".join(result.output.split())
+    words = " ".join(result.stdout.split())
+    for heading in ("accuracy", "errors", "photos", "unseen", "noise", "FGSM 0.1"):
+        assert heading in words
+    lines = [line for line in result.stdout.splitlines() if re.match(r"(dsui|msp) .*±", line)]
+    assert [len(re.findall(r"\d+\.\d ± +\d+\.\d", line)) for line in lines] == [6, 6]
+    assert re.fullmatch(f"[^{DIFFERENT}{ALIKE}]*", lines[0])
+    assert len(re.findall(f"[{DIFFERENT}{ALIKE}]", lines[1])) == 6
+    assert "Mean ± deviation over 2 runs." in words
+    assert "(Student's t-test, p < 0.05)." in words
+    assert "A demonstration, not a proof: the settings were chosen on these digits" in words
+    assert re.search(r"DS-UI is better in \d of 6 comparisons, worse in \d, and \d are within chance\.", words)
+    assert f"The report is {out / 'report.html'}" in result.stdout
+    assert "8 runs to train" in result.stderr
+    assert "\x1b" not in result.output
+    assert "━" not in result.output
 
 
-def test_the_verdict_names_what_is_lost() -> None:
-    better = dict.fromkeys(("error_auroc", "error_aupr", "photos_auroc", "noise_auroc"), 0.9) | {"error_aurc": 0.1}
-    worse = better | {"noise_auroc": 0.8, "error_aurc": 0.2}
-    text = verdict({"linear": [{"energy": better}], "DS-UI": [{"energy": worse | {"error_auroc": 0.95}}]})
-    assert "in 1 of 5" in text
-    for lost in ("errors AURC by energy", "noise AUROC by energy", "photos AUROC by energy"):
-        assert lost in text
-    assert "errors AUROC" not in text
+def test_the_page_holds_the_table_the_figures_and_three_runs_in_full(shelf: tuple[Path, Result]) -> None:
+    text = (shelf[0] / "report.html").read_text()
+    assert re.findall(r'<h2 id="[^"]*">([^<]*)</h2>', text) == [
+        "In short",
+        "Results",
+        "Across data sets and attacks",
+        "Run dsui, 10 digits, seed 0",
+        "Run msp, 10 digits, seed 0",
+        "Run dsui, 6 digits, seed 0",
+        "How this page was made",
+    ]
+    figures = set(re.findall(r'<figure id="([^"]+)"', text))
+    for name in ("misclassification-auroc-entropy", "pairs-auroc-max-probability", "fgsm-aupr-max-probability"):
+        assert name in figures
+    for name in (
+        "profile", "components", "tsne", "tsne-foreign", "reliability", "errors-roc", "errors-precision-recall",
+        "errors-risk-coverage", "distribution-entropy", "distribution-max-probability", "foreign-roc",
+    ):  # fmt: skip
+        assert f"run-1-dsui-10-digits-seed-0-{name}" in figures
+    assert "A demonstration, not a proof" in text
+    assert "msp, 6 digits, seed 1" in text, "the other runs are among those it was made of"
+    assert "No attack has been evaluated" not in text
+
+
+def test_a_second_time_nothing_is_trained_or_drawn_and_the_table_is_the_same(shelf: tuple[Path, Result]) -> None:
+    out, first = shelf
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    again = demo("--seeds", "2", "--out", out)
+    after = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    changed = {str(path.relative_to(out)) for path in after if before.get(path) != after[path]}
+    assert changed <= {"demo.yaml", "results.jsonl"}
+    assert again.stderr == ""
+    told = re.compile(r"took \d+ s")
+    assert told.sub("", again.stdout) == told.sub("", first.stdout)
+
+
+def test_json_is_one_document_and_quiet_is_silent(shelf: tuple[Path, Result]) -> None:
+    out, _ = shelf
+    document = json.loads(demo("--seeds", "2", "--out", out, "--json").stdout)
+    assert [line["label"] for line in document["table"]["lines"]] == ["dsui", "msp"]
+    assert document["table"]["lines"][1]["cells"][0].keys() >= {"mean", "deviation", "runs", "p", "mark"}
+    assert Path(document["report"]).is_file()
+    rows = [json.loads(line) for line in Path(document["results"]).read_text().splitlines()]
+    assert {row["task"] for row in rows} == {"accuracy", "misclassification", "ood", "open-set", "noise", "fgsm"}
+    assert {row["seed"] for row in rows} == {0, 1}
+    assert document["verdict"].startswith("Against its rivals DS-UI")
+    assert demo("--seeds", "2", "--out", out, "--quiet").output == ""
+
+
+def test_fewer_seeds_are_another_report_and_one_is_too_few_for_a_test(
+    shelf: tuple[Path, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = Path(shutil.copytree(shelf[0], tmp_path / "copy"))
+    drawn: list[int] = []
+    monkeypatch.setattr(demonstration, "write_report", lambda study, *_: drawn.append(len(study.grid.cells)))
+    result = demo("--seeds", "1", "--out", out)
+    words = " ".join(result.stdout.split())
+    assert drawn == [4]
+    assert not (out / "report.html").exists(), "the old one is of other runs"
+    assert result.stderr == "", "nothing is trained"
+    assert "Nothing is tested: fewer than two runs." in words
+    assert "and nothing is tested for want of a second run" in words
+
+
+def test_the_table_keeps_to_a_narrow_terminal(shelf: tuple[Path, Result]) -> None:
+    table = demo("--seeds", "2", "--out", shelf[0], columns=80).stdout.split("Mean ±")[0]
+    assert table.count("AUROC") == 5
+    assert max(map(len, table.splitlines())) <= 80
+
+
+def test_the_runs_can_be_compared_and_shown_by_the_other_commands(shelf: tuple[Path, Result]) -> None:
+    runs = sorted(map(str, (shelf[0] / "runs").iterdir()))
+    result = runner.invoke(app, ["compare", *runs, "--task", "fgsm", "--score", "uncertainty"], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "over 2 runs" in result.stdout
+
+
+def test_a_stopped_demo_says_how_to_go_on(
+    shelf: tuple[Path, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "several_processes", lambda *_: False)  # as it answers Ctrl-C
+    with pytest.raises(DsuiError, match=r"stopped with 0 of 4 runs done and nothing lost; go on with the same command"):
+        demo("--seeds", "1", "--out", tmp_path / "new")
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    out = Path(shutil.copytree(shelf[0], tmp_path / "copy"))
+    (out / "report.html").unlink()
+    monkeypatch.setattr(demonstration, "write_report", stop)
+    with pytest.raises(DsuiError, match=rf"stopped with 8 of 8 runs done and nothing lost.*\(folder {out}\)\.$"):
+        demo("--seeds", "2", "--out", out)
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(
+            DsuiError, match=r"cannot be written to \((File exists|Not a directory)\); choose another --out\.$"
+        ):
+            demo("--out", out)
+
+
+def test_a_run_that_failed_is_named_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(jobs: list[Job], *_: object) -> bool:
+        Study(parsed(tiny(1), "demo"), tmp_path).fail(jobs[0][0], "the disk is full.")
+        return True
+
+    monkeypatch.setattr(engines, "several_processes", fail)
+    with pytest.raises(DsuiError, match=r"^4 of 4 runs failed; dsui, digits-256, small, .*seed 0: the disk is full\. "):
+        demo("--seeds", "1", "--out", tmp_path)
+
+
+# Parts
+
+
+def test_the_shipped_grid_asks_all_five_questions_of_four_methods_and_hides_four_digits() -> None:
+    grid = load_grid("demo")
+    assert {cell.config.method for cell in grid.cells} == {"dsui", "msp", "rkl", "ensemble"}
+    assert {task for cell in grid.cells for task in cell.tasks} == {
+        "misclassification", "ood", "open-set", "noise", "fgsm",
+    }  # fmt: skip
+    assert {cell.config.known for cell in grid.cells} == {None, "0,1,2,4,5,9"}
+    assert {cell.config.seed for cell in parsed(SHIPPED(5), "demo").cells} == set(range(5))
+
+
+@pytest.mark.parametrize("hands", [1, 2, 4])
+def test_jobs_are_dealt_out_once_each_and_evenly(hands: int, tmp_path: Path) -> None:
+    study = Study(load_grid("demo"), tmp_path)
+    jobs = study.jobs(study.grid.cells)
+    parts = dealt(jobs, hands)
+    assert sorted(cell.key for part in parts for cell in part) == sorted(cell.key for cell in study.grid.cells)
+    for method in ("ensemble", "dsui"):
+        counts = [sum(cell.config.method == method for cell in part) for part in parts]
+        assert max(counts) - min(counts) <= 1
+    asked_most = [sum(cell.config.known is None for cell in part) for part in parts]
+    assert len(set(asked_most)) == 1
+
+
+def test_the_share_done_grows_with_epochs_and_results(tmp_path: Path) -> None:
+    study = Study(parsed(tiny(1), "demo"), tmp_path)
+    share, (first, second, *_) = share_done(study), study.grid.cells
+    assert share() == 0
+    (log := study.run_path(first) / "log.jsonl").parent.mkdir(parents=True)
+    log.write_text("one epoch\n")
+    assert share() == 1 / 2 / 2 / 4
+    log.write_text("one epoch\nand another\n")
+    study.write(str(study.cell_path(second).relative_to(tmp_path)), "{}")
+    assert share() == (1 / 2 + 1) / 4
+
+
+AUROC = Column(("errors", "AUROC"), higher_is_better=True)
+RISK = Column(("risk", "AURC"), higher_is_better=False)
+
+
+def judged(*cells: tuple[float, float, str | None]) -> str:
+    """Of DS-UI's and a rival's means in columns, and the rival's marks."""
+    columns = (AUROC, RISK)[: len(cells)]
+    ours = Line("dsui", tuple(Cell(own) for own, _, _ in cells))
+    return verdict(Table("", columns, (ours, Line("msp", tuple(Cell(their, mark=m) for _, their, m in cells)))))
+
+
+def test_the_verdict_counts_marks_in_the_direction_that_is_better() -> None:
+    assert judged((0.9, 0.8, DIFFERENT), (0.1, 0.2, DIFFERENT)) == (
+        "Against its rivals DS-UI is better in 2 of 2 comparisons, worse in 0, and 0 are within chance."
+    )
+    assert judged((0.8, 0.9, DIFFERENT), (0.2, 0.1, DIFFERENT)).endswith("worse in 2, and 0 are within chance. "
+        "Worse at: errors (msp); risk (msp).")  # fmt: skip
+    assert "better in 0 of 2 comparisons, worse in 0, and 2 are within chance." in judged(
+        (0.9, 0.8, ALIKE), (0.2, 0.1, ALIKE)
+    )
+    assert "better in 1 of 2 comparisons, worse in 1, and nothing is tested" in judged(
+        (0.9, 0.8, None), (0.2, 0.1, None)
+    )
+
+
+def test_every_word_of_the_table_is_explained(shelf: tuple[Path, Result]) -> None:
+    words = dict(glossary(demonstration.table(Study(parsed(tiny(2), "demo"), shelf[0]))))
+    assert words.keys() == {"dsui", "msp", "accuracy", "errors", "photos", "unseen", "noise", "FGSM 0.1", "AUROC"}
+
+
+# The command line as a whole
 
 
 def test_help_starts_with_a_verb_and_shows_an_example() -> None:
@@ -59,7 +281,7 @@ def test_version_is_printed() -> None:
 
 def test_wrong_usage_exits_with_two() -> None:
     assert runner.invoke(app, ["demo", "--seeds", "one"]).exit_code == 2
-    assert runner.invoke(app, ["demo", "--seeds", "1"]).exit_code == 2
+    assert runner.invoke(app, ["demo", "--seeds", "0"]).exit_code == 2
     assert runner.invoke(app, ["dmeo"]).exit_code == 2
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +49,7 @@ def test_what_cannot_be_told_says_why_and_the_rest_is_told(monkeypatch: pytest.M
     def broken(*_: object) -> str:
         raise RuntimeError("the driver is too old")
 
-    monkeypatch.setattr(sys.modules["dsui.cli.info"], "commit", broken)
+    monkeypatch.setattr("dsui.evaluation.results.commit", broken)
     monkeypatch.setattr(torch.cuda, "is_available", broken)
     monkeypatch.setattr("dsui.data.published.Published.present", broken)
     facts = told("--root", str(tmp_path / "nowhere"))

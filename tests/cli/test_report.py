@@ -95,11 +95,11 @@ def fails(*arguments: str | Path) -> str:
 
 def test_mistakes_are_one_sentence_before_any_work(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"{tmp_path / 'none'} is no folder of a run" in fails(run, tmp_path / "none")
-    assert "There is no data set 'svnh'; did you mean svhn?" in fails(run, "--foreign", "photos,svnh")
+    assert "no data set 'svnh'; did you mean svhn?" in fails(run, "--foreign", "photos,svnh")
     assert f"svhn is not below {tmp_path}; run `dsui data get svhn`" in fails(
         run, "--foreign", "svhn", "--root", tmp_path
     )
-    assert "--device tpu is unknown" in fails(run, "--device", "tpu")
+    assert "no device 'tpu'; did you mean cpu?" in fails(run, "--device", "tpu")
     assert "choose another --out." in fails(run, "--out", tmp_path / "no" / "page.html")
     assert "choose another --out." in fails(run, "--out", tmp_path)
     for package in ("jinja2", "matplotlib", "openTSNE"):
@@ -110,7 +110,10 @@ def test_mistakes_are_one_sentence_before_any_work(run: Path, tmp_path: Path, mo
     assert not Path("report.html").exists()
 
 
-@pytest.mark.parametrize(("words", "status"), [(["--foreign", "svnh"], 1), (["--no-such-option"], 2)])
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(["--foreign", "svhn", "--root", "nowhere"], 1), (["--foreign", "svnh"], 2), (["--no-such-option"], 2)],
+)
 def test_the_exit_status_tells_a_mistake_from_wrong_usage(
     run: Path, words: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

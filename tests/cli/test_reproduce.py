@@ -180,7 +180,7 @@ def test_only_and_seeds_choose_what_is_run(tmp_path: Path) -> None:
     assert "8 cells: " in listed("--only", "data=cifar10", "--only", "known=neal-0,neal-3", "--seeds", "0").stdout
     for options, words in (
         (("--only", "method=dsiu"), "did you mean dsui"),
-        (("--only", "mehtod=dsui"), "with one of method, data"),
+        (("--only", "mehtod=dsui"), "no key of --only 'mehtod'; did you mean method? There are method, data, "),
         (("--seeds", "9"), "no seed in this grid '9'"),
         (("--only", "data=tiny-imagenet", "--only", "known=neal-0"), "no cell fits"),
     ):

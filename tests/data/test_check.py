@@ -80,7 +80,7 @@ def test_only_whole_files_count_as_present(tmp_path: Path) -> None:
     assert registry.PUBLISHED["mnist"].present(tmp_path) == ("train",)
 
 
-@pytest.mark.parametrize("name", ["digits", "photos"])
+@pytest.mark.parametrize("name", ["digits", "digits-256", "photos"])
 def test_the_embedded_sets_are_as_stated(name: str, tmp_path: Path) -> None:
     assert check(name, tmp_path).problems == ()
 

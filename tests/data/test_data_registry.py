@@ -17,7 +17,7 @@ from dsui.errors import DataError
 
 def test_the_names_of_the_contract_are_there() -> None:
     assert set(PUBLISHED) == {
-        "digits", "photos", "cifar10", "cifar100", "svhn", "tiny-imagenet", "mnist", "fashion-mnist",
+        "digits", "digits-256", "photos", "cifar10", "cifar100", "svhn", "tiny-imagenet", "mnist", "fashion-mnist",
     }  # fmt: skip
     assert all(name == entry.name for name, entry in PUBLISHED.items())
 
@@ -40,7 +40,7 @@ def test_a_wrong_name_is_answered_with_the_nearest(wrong: str, nearest: str) -> 
 
 
 def test_a_name_like_no_other_is_answered_with_all_of_them() -> None:
-    with pytest.raises(DataError, match=r"choose from digits, photos, .* and folder:PATH"):
+    with pytest.raises(DataError, match=r"choose from digits, digits-256, photos, .* and folder:PATH"):
         load("qqqq", "train")
 
 
@@ -61,11 +61,12 @@ def test_a_folder_takes_options_and_a_published_set_none(tmp_path: Path) -> None
         load("folder:", "train")
 
 
-def test_the_digits_are_split_once_and_for_all() -> None:
-    train, test = load("digits", "train"), load("digits", "test")
-    assert torch.bincount(train.labels).tolist() == [100] * 10
-    assert len(test.labels) == 797
-    assert torch.equal(load("digits", "train").read(torch.arange(9)), train.read(torch.arange(9)))
+@pytest.mark.parametrize(("name", "count"), [("digits", 1000), ("digits-256", 256)])
+def test_the_digits_are_split_once_and_for_all(name: str, count: int) -> None:
+    train, test = load(name, "train"), load(name, "test")
+    assert set(torch.bincount(train.labels).tolist()) <= {count // 10, count // 10 + 1}
+    assert (len(train.labels), len(test.labels)) == (count, 1797 - count)
+    assert torch.equal(load(name, "train").read(torch.arange(9)), train.read(torch.arange(9)))
     together = torch.cat([split.read(torch.arange(len(split.labels))) for split in (train, test)])
     # The 17 grey levels survive the 8 bits, so together the splits are the digits.
     levels = (together.double() * 16 / 255).round().sum((1, 2, 3)).sort().values

@@ -77,7 +77,7 @@ def test_the_moments_are_those_evaluation_works_with() -> None:
     own = stored(run()).reference
     for name, (mean, deviation) in moments.items():
         assert own.moments[name] == pytest.approx((mean, deviation), rel=1e-6)  # float32 features, other batches
-    assert set(own.moments) == set(moments) == {"energy", "log_density", "norm"}
+    assert set(own.moments) == set(moments) == set(SECONDARY)
     assert own.log_floor == pytest.approx(floor, rel=1e-6)
 
 

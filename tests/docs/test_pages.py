@@ -28,17 +28,21 @@ def test_the_readme_puts_a_head_on_a_backbone() -> None:
     torch.manual_seed(0)
     backbone = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 512))
     names = {"backbone": backbone, "images": torch.rand(20, 3, 32, 32), "labels": torch.arange(20) % 10}
-    head = run_all(README, names)["head"]
+    _, fence = [fence for fence in fences(README) if fence.language == "python"]
+    run_python(README, fence, names)
+    head: Any = names["head"]
     assert not head.training
     assert all(value.grad is not None for value in (*head.parameters(), *backbone.parameters()))
 
 
-def test_the_first_page_trains_and_marks_the_uncertain() -> None:
+@pytest.mark.parametrize("page", [README, DOCS / "index.md"], ids=["README", "index"])
+def test_the_first_example_trains_and_marks_the_uncertain(page: Path) -> None:
     digits = load_digits()
     images, labels = digits.images / 16, digits.target
-    prediction = run_all(
-        DOCS / "index.md", {"images": images[:500], "labels": labels[:500], "new_images": images[500:]}
-    )["prediction"]
+    names = {"images": images[:500], "labels": labels[:500], "new_images": images[500:]}
+    fence, *_ = [fence for fence in fences(page) if fence.language == "python"]
+    run_python(page, fence, names)
+    prediction = names["prediction"]
     assert (prediction.label == labels[500:]).mean() > 0.9
     assert 0 < prediction.abnormal.sum() < len(prediction.abnormal) / 2
 

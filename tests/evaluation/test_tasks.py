@@ -26,6 +26,7 @@ PLAIN = {"max_probability", "entropy", "max_logit", "energy", "sirc_energy", "un
 DENSITY = PLAIN | {
     *("density_max_probability", "density_entropy", "floored_posterior"),
     *("log_density", "sirc_log_density", "norm", "sirc_norm"),
+    *("density_energy", "sirc_density_energy", "unprojected_energy", "sirc_unprojected_energy"),
 }
 
 

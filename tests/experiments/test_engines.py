@@ -65,10 +65,13 @@ def test_jobs_run_several_at_a_time_and_share_the_gpus(tmp_path: Path, monkeypat
 
 
 def test_an_exit_status_and_what_a_job_printed_are_kept(tmp_path: Path) -> None:
-    (first, *_), ended = jobs(tmp_path), []
+    (first, *_), ended, heard = jobs(tmp_path), [], []
     loud = [sys.executable, "-c", "import sys; print('words'); sys.exit(7)"]
-    several_processes([first], loud, 2, tmp_path / "logs", lambda *facts: ended.append(facts[2]))
+    several_processes(
+        [first], loud, 2, tmp_path / "logs", lambda *facts: ended.append(facts[2]), lambda: heard.append(len(ended))
+    )
     assert ended == [7]
+    assert set(heard) == {0}, "whoever waits is told so, while a job runs"
     assert (tmp_path / "logs" / f"{first[0].run}.log").read_text(encoding="utf-8") == "words\n"
 
 

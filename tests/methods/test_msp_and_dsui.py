@@ -58,7 +58,9 @@ def test_a_linear_layer_on_the_sphere_sees_features_of_one_length_and_keeps_thei
     trainer = trainer_for("msp", epochs=2, sphere=True)
     train(trainer)
     outputs = predicted(trainer, images("test", 0).images[:64])
-    torch.testing.assert_close(outputs.features.norm(dim=1), torch.full((64,), 128.0).sqrt(), rtol=1e-3, atol=0)  # EPSILON
+    torch.testing.assert_close(
+        outputs.features.norm(dim=1), torch.full((64,), 128.0).sqrt(), rtol=1e-3, atol=0
+    )  # EPSILON
     assert outputs.norm is not None
     assert outputs.norm.std() > 0.1  # 1.4 when written
 

@@ -168,6 +168,20 @@ def test_columns_never_mix_data_backbones_or_foreign_sets_and_the_title_has_what
     assert [c.mean for c in table.lines[0].cells] == pytest.approx([0.905, 0.805, 0.705, 0.605], abs=1e-12)
 
 
+def test_runs_that_know_some_classes_count_for_the_unknown_ones_alone_beside_runs_that_know_all() -> None:
+    whole = runs("dsui", OURS, split="all-classes:1f")
+    partial = runs("dsui", MSP, run="partial", split="neal-0:2e")
+    unknown = [replace(row, task="open-set", foreign="unknown") for row in partial]
+    table = compare([*whole, *partial, *unknown])
+    assert [cell.runs for cell in table.lines[0].cells] == [3, 3]
+    assert table.lines[0].cells[0].mean == pytest.approx(statistics.mean(OURS))
+    assert table.lines[0].cells[1].mean == pytest.approx(statistics.mean(MSP))
+    assert "Runs that know only some classes count for the unknown ones alone." in table.note
+    alone = compare([*partial, *unknown])
+    assert alone.lines[0].cells[0].mean == pytest.approx(statistics.mean(MSP)), "there are no others to mix them with"
+    assert "count for" not in alone.note
+
+
 def test_open_set_runs_on_several_class_splits_are_one_figure_and_the_splits_are_named() -> None:
     rows = [
         replace(row, task="open-set", foreign=f"cifar10:neal-{i}:unknown", split=f"neal-{i}")
@@ -175,7 +189,7 @@ def test_open_set_runs_on_several_class_splits_are_one_figure_and_the_splits_are
     ]
     table = compare(rows)
     assert cell(table, "dsui").runs == 3
-    assert "Class splits: neal-0, neal-1, neal-2." in table.note
+    assert "Known classes in open-set tests: neal-0; neal-1; neal-2." in table.note
 
 
 def test_units_and_directions_follow_the_metric_and_an_unknown_one_has_no_best() -> None:

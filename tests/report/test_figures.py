@@ -209,7 +209,10 @@ def test_pairs_stand_in_order_and_attacks_by_their_strength() -> None:
     both = [*rows("ood", "photos"), *rows("noise", "noise", 0.02), *rows("open-set", "unknown")]
     (first, table), *_ = panels(both, PAIRS)
     ticks = [label.get_text() for label in axes_of(first).get_xticklabels()]
-    assert ticks == ["digits → photos", "digits → noise", "digits → unknown classes"]
+    assert ticks == ["photos", "noise", "unknown classes"], "the one data set is in the caption"
+    assert "digits against other images" in first.caption
+    (pairs, _), *_ = panels([*both, *rows("ood", "photos", data="svhn")], PAIRS)
+    assert "svhn → photos" in [label.get_text() for label in axes_of(pairs).get_xticklabels()]
     assert bars(first)["msp"][0] == pytest.approx([83, 85, 83])
     assert [cell.mean for cell in table.lines[0].cells] == pytest.approx([0.83, 0.85, 0.83])
     attacked = [row for epsilon in (1.0, 2 / 255, 0.5) for row in rows("fgsm", epsilon, -epsilon / 10)]

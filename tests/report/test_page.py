@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from result_row import ROW
 
 from dsui.data.registry import load
 from dsui.errors import DsuiError
@@ -31,6 +32,7 @@ from dsui.report.assembly import sections
 from dsui.report.evidence import Evidence, gather, read_log
 from dsui.report.figures import embedding
 from dsui.report.html_table import to_html
+from dsui.report.overview import results_section
 from dsui.report.page import page, write_figures, write_page
 from dsui.report.run_section import run_section
 from dsui.report.section import Section
@@ -263,6 +265,16 @@ def test_curves_tell_the_figures_of_the_scores(made: list[Section], evidence: di
     assert f"energy {100 * auroc(own.scores['energy'], ~own.correct):.2f}" in told["run-2-dsui-errors-roc"]
 
 
+def test_a_headline_table_too_wide_for_paper_is_continued_in_another_that_says_what_it_holds() -> None:
+    sets = ("svhn", "cifar100", "tiny-imagenet")
+    scores = ("max_probability", "entropy", "uncertainty")
+    rows = [replace(ROW, foreign=name, score=score, metrics={"auroc": 0.9}) for name in sets for score in scores]
+    outline = Outline(page("", "", [results_section(rows)]))
+    title = "Finding foreign images by their uncertainty"
+    assert [caption.text for caption in outline.of("caption")] == [title, f"{title}: → tiny-imagenet"]
+    assert [len(cells(outline, caption.text)) for caption in outline.of("caption")] == [6, 3]
+
+
 def headings(section: Section) -> list[str]:
     return [section.heading, *(heading for inner in section.sections for heading in headings(inner))]
 
@@ -364,6 +376,27 @@ def test_runs_of_one_name_are_told_apart(shelf: Path, tmp_path: Path) -> None:
     assert any("±" in cell for cell in shown), "they are two runs of one method"
 
 
+@pytest.mark.usefixtures("no_figures_of_runs")
+def test_runs_beside_count_in_the_tables_by_their_rows_and_are_named_where_the_page_says_how_it_was_made(
+    shelf: Path, tmp_path: Path, evidence: dict[str, Evidence]
+) -> None:
+    others = [Path(shutil.copytree(shelf / "dsui", tmp_path / name)) for name in ("b", "c", "unevaluated")]
+    for folder in others[:2]:
+        append(folder / "results.jsonl", evidence["dsui"].rows)
+    facts = [run_facts(folder) for folder in others]
+    names = ["the one", "the second", "the third", "the fourth"]
+    made = sections([run_facts(shelf / "dsui")], CPU, names=names, beside=facts, foreign=("photos",))
+    assert [section.heading for section in made if section.heading.startswith("Run ")] == ["Run the one"]
+    assert "Mean ± deviation over 3 runs." in made[0].tables[0]
+    making = made[-1]
+    assert "the fourth: nothing in results.jsonl, so it is in no table." in making.words
+    differing, shared = making.tables
+    assert all(name in differing for name in (*names, "unevaluated", "rows read"))
+    assert "epochs" in shared
+    assert "epochs" not in differing
+    Outline(page("", "", made))
+
+
 # Evidence
 
 
@@ -409,9 +442,12 @@ def test_a_run_without_a_log_has_no_training_section(run: Path) -> None:
 
 def test_a_run_that_knows_some_classes_is_shown_with_the_unknown_ones(tmp_path: Path) -> None:
     found = gathered(run_facts(train("msp", tmp_path / "open", known="0,1,2,3,4,5")))
-    assert found.foreign.name == "unknown"
+    assert found.foreign.name == "unknown classes"
     assert {"open-set", "ood", "noise"} < {row.task for row in found.rows}
-    assert "Foreign images: unknown" in headings(run_section(found, alone=False))
+    section = run_section(found, alone=False)
+    assert "Foreign images: unknown classes" in headings(section)
+    images = part([section], found.name, "Images to look at", "Most foreign of unknown classes, by energy").images
+    assert {image.lines[0] for image in images} <= {f"is {digit}" for digit in "6789"}
 
 
 def test_without_a_foreign_set_noise_is_shown(shelf: Path) -> None:

@@ -96,6 +96,18 @@ def test_terminal_continues_a_wide_table_below_and_loses_no_digit() -> None:
     assert narrow.count("12.35") == narrow.count("1.23") == narrow.count("✓") == 9
 
 
+def test_terminal_sets_a_table_tight_before_it_breaks_it() -> None:
+    table = Table("t", (UP,) * 4, tuple(Line(f"m{i}", (Cell(0.123456, 0.0123, mark="✓"),) * 4) for i in range(2)))
+    roomy, tight = (len("method") + 4 * len(column) for column in ("   12.35 ± 1.23 ✓", "  12.35±1.23 ✓"))
+    assert terminal(table, roomy).count("12.35 ± 1.23 ✓") == 8
+    for width in (roomy - 1, tight):
+        shown = terminal(table, width)
+        assert shown.count("12.35±1.23 ✓") == 8
+        assert shown.count("method") == 1
+        assert len(next(line for line in shown.splitlines() if line.startswith("m0"))) == tight
+    assert terminal(table, tight - 1).count("method") == 2
+
+
 def test_markup_in_names_is_text() -> None:
     table = Table("[bold]t", (Column(("[red]x",)),), (Line("[/]y", (Cell(text="[z]"),)),))
     shown = terminal(table)

@@ -1,4 +1,8 @@
-"""The command line: one file per command, one place that turns errors into sentences."""
+"""The command line: one file per command, one place that turns errors into sentences.
+
+What takes long to import, PyTorch above all, is imported where a command begins its work: help, versions and a shell's
+completion do not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,9 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from dsui import __version__
+from dsui.cli.choice import WrongUsage
 from dsui.cli.compare import compare
 from dsui.cli.data import data_app
 from dsui.cli.demo import demo
@@ -18,10 +22,13 @@ from dsui.cli.predict import predict
 from dsui.cli.report import report
 from dsui.cli.reproduce import reproduce
 from dsui.cli.train import train
+from dsui.cli.usage import STOPPED, Commands, say
+from dsui.cli.verify import verify
 from dsui.errors import DsuiError
 
 app = typer.Typer(
-    no_args_is_help=True,
+    cls=Commands,
+    rich_markup_mode=None,  # its boxes leave too little of 80 columns for the words
     pretty_exceptions_enable=False,
     help="Know when an image classifier should not be trusted.\n\nExample: dsui demo",
 )
@@ -32,8 +39,9 @@ app.command()(compare)
 app.command()(reproduce)
 app.command()(report)
 app.command()(predict)
-app.command()(info)
 app.add_typer(data_app, name="data")
+app.command()(verify)
+app.command()(info)
 
 
 def _show_version(wanted: bool) -> None:
@@ -52,9 +60,16 @@ def _options(
 
 
 def main() -> None:
-    """Run a command; a mistake the user can mend is one sentence and exit status 1, wrong usage exit status 2."""
+    """Run a command: exit status 2 and a sentence for wrong usage, 1 for what else went wrong, 130 after Ctrl-C."""
     try:
         app()
     except (DsuiError, ValueError) as mistake:
-        Console(stderr=True).print(f"dsui: {mistake}", markup=False, highlight=False, soft_wrap=True)
+        say(mistake)
+        sys.exit(2 if isinstance(mistake, WrongUsage) else 1)
+    except KeyboardInterrupt:
+        say("stopped.")
+        sys.exit(STOPPED)
+    except OSError as mistake:
+        what, why = mistake.filename or "the output", mistake.strerror or mistake
+        say(f"{what} cannot be used ({why}); mend this and run again.")
         sys.exit(1)

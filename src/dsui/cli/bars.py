@@ -1,18 +1,40 @@
-"""Progress over several sets of images."""
+"""Progress of several pieces of work."""
 
 from __future__ import annotations
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+
+def notes(quiet: bool) -> Console:
+    """Where progress and notes go: stderr, so that stdout holds results alone."""
+    return Console(stderr=True, quiet=quiet, highlight=False)
 
 
 class Bars:
-    """One bar for each piece of work, as it is first heard of; warnings stand above. Only on a terminal."""
+    """One bar for each piece of work, as it is first heard of; notes stand above. Only on a terminal."""
 
-    def __init__(self, console: Console) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self.console = console
-        self.bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    def __init__(self, console: Console, *columns: ProgressColumn) -> None:
+        """`columns` stand behind the bar; by default how far, for how long, and how long still."""
+        shown = columns or (MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self.console, self.live = console, console.is_terminal and not console.quiet
+        self.bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            *shown,
+            console=console,
+            transient=True,
+            disable=not self.live,
+        )
         self.bars: dict[str, TaskID] = {}
 
     def __enter__(self) -> Bars:
@@ -22,10 +44,10 @@ class Bars:
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def show(self, name: str, done: int, total: int) -> None:
-        if name not in self.bars:
-            self.bars[name] = self.bar.add_task(name, total=total)
-        self.bar.update(self.bars[name], completed=done)
+    def show(self, what: str, done: int, total: int | None) -> None:
+        if what not in self.bars:
+            self.bars[what] = self.bar.add_task(what, total=total)
+        self.bar.update(self.bars[what], completed=done, total=total)
 
     def say(self, sentence: str) -> None:
         self.console.print(f"Note: {sentence}", soft_wrap=True, markup=False)

@@ -1,20 +1,69 @@
-"""Names a user lists in an option, checked against those there are."""
+"""Words a user types, checked against those there are; a wrong one is answered with the nearest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
-from dsui.errors import DsuiError
+from dsui.cli import names
+from dsui.errors import DataError, DsuiError
+
+FOLDER = "folder:"
+SIMILAR = 0.5
+"""How alike two names must be for one to be suggested in the place of the other."""
 
 
-def chosen(kind: str, text: str, known: Iterable[str]) -> list[str]:
-    """The names in "a,b", or all of them for "all"; a wrong one is answered with the nearest."""
-    there = list(dict.fromkeys(known))
-    names = there if text == "all" else list(dict.fromkeys(name.strip() for name in text.split(",")))
-    for name in names:
-        if name not in there:
-            nearest = get_close_matches(name, there, n=1, cutoff=0)
-            advice = f"did you mean {nearest[0]}? There are {', '.join(there)}" if nearest else "there is none"
-            raise DsuiError(f"no {kind} {name!r}; {advice}.")
-    return names
+class WrongUsage(DsuiError):  # noqa: N818 - reads better where it is raised
+    """What was typed cannot be meant; the command line exits with 2."""
+
+
+class UnknownData(WrongUsage, DataError):  # noqa: N818
+    """There is no data set of that name."""
+
+
+@contextmanager
+def typed() -> Iterator[None]:
+    """What the library finds wrong in here are words of the user."""
+    try:
+        yield
+    except (DsuiError, ValueError) as mistake:
+        raise WrongUsage(str(mistake)) from mistake
+
+
+def known(kind: str, name: str, there: Iterable[str]) -> str:
+    """The name, if it is one of those."""
+    if sentence := unknown(kind, name, there):
+        raise WrongUsage(sentence)
+    return name
+
+
+def chosen(kind: str, text: str, there: Iterable[str]) -> list[str]:
+    """The names in "a,b", or all of them for "all"."""
+    every = list(dict.fromkeys(there))
+    return every if text == "all" else [known(kind, name, every) for name in listed(text)]
+
+
+def listed(text: str) -> list[str]:
+    """The words of "a, b", each once."""
+    return list(dict.fromkeys(word.strip() for word in text.split(",")))
+
+
+def data_set(name: str, more: Iterable[str] = ()) -> str:
+    """A name of `dsui data list`, one of `more`, or folder:PATH."""
+    if name == FOLDER:
+        raise UnknownData("folder: needs a path, as in folder:photos.")
+    if not name.startswith(FOLDER) and (sentence := unknown("data set", name, (*names.data(), *more, f"{FOLDER}PATH"))):
+        raise UnknownData(sentence)
+    return name
+
+
+def unknown(kind: str, name: str, there: Iterable[str]) -> str | None:
+    """The sentence for a name that is none of those."""
+    every = list(dict.fromkeys(there))
+    if name in every:
+        return None
+    nearest = get_close_matches(name.lower(), every, n=1, cutoff=SIMILAR)
+    advice = f"did you mean {nearest[0]}? There" if nearest else "there"
+    rest = f"are {', '.join(every)}" if every else "is none"
+    return f"no {kind} {name!r}; {advice} {rest}."

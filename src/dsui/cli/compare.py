@@ -4,55 +4,78 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
-from rich.console import Console
 
-from dsui.cli.choice import chosen
-from dsui.cli.formats import Format, formatted
+from dsui.cli import names
+from dsui.cli.choice import WrongUsage, chosen, known, listed
+from dsui.cli.formats import Form, Format, TableFile, check_form, formatted
+from dsui.cli.names import completion
+from dsui.cli.options import Json, Quiet
 from dsui.errors import DsuiError
-from dsui.evaluation.published import PublishedRow, published
-from dsui.evaluation.results import Row, read
-from dsui.report.comparison import Figure, available
-from dsui.report.comparison import compare as comparison
-from dsui.training.run_folder import RESULTS
+
+if TYPE_CHECKING:
+    from dsui.evaluation.published import PublishedRow
+    from dsui.evaluation.results import Row
+    from dsui.report.comparison import Figure
 
 METRICS = "accuracy,auroc,aupr,aurc"
 SCORES = "max_probability,entropy,uncertainty,prediction"
 NOTES = 5
 """Most lines of results files that are named because they cannot be used."""
-AnyRow = TypeVar("AnyRow", Row, PublishedRow)
+AnyRow = TypeVar("AnyRow", "Row", "PublishedRow")
 
 
 def compare(
-    runs: Annotated[list[Path] | None, typer.Argument(help="Folders of evaluated runs.", metavar="[RUN...]")] = None,
-    results: Annotated[Path | None, typer.Option(help="A results file, or a folder of them.")] = None,
-    reference: Annotated[str, typer.Option(help="The method the others are tested against.")] = "dsui",
-    data: Annotated[str, typer.Option(help="Only these data sets.")] = "",
-    task: Annotated[str, typer.Option(help="Only these tasks.")] = "",
-    score: Annotated[str, typer.Option(help="Only these scores.")] = SCORES,
-    metric: Annotated[str, typer.Option(help="Only these metrics.")] = METRICS,
+    runs: Annotated[list[Path] | None, typer.Argument(help="Folders of evaluated runs.", metavar="RUN")] = None,
+    results: Annotated[Path | None, typer.Option(metavar="PATH", help="A results file, or a folder of them.")] = None,
+    reference: Annotated[
+        str,
+        typer.Option(
+            metavar="METHOD", help="What the others are tested against.", autocompletion=completion(names.methods)
+        ),
+    ] = "dsui",
+    data: Annotated[
+        str, typer.Option(metavar="NAMES", help="Only these data sets.", autocompletion=completion(names.data))
+    ] = "",
+    task: Annotated[
+        str, typer.Option(metavar="NAMES", help="Only these tasks.", autocompletion=completion(names.tasks))
+    ] = "",
+    score: Annotated[
+        str, typer.Option(metavar="NAMES", help="Only these scores.", autocompletion=completion(names.scores))
+    ] = SCORES,
+    metric: Annotated[
+        str, typer.Option(metavar="NAMES", help="Only these metrics.", autocompletion=completion(names.metrics))
+    ] = METRICS,
     quoted: Annotated[bool, typer.Option("--published", help="Beside the paper's own figures.")] = False,
     welch: Annotated[bool, typer.Option("--welch", help="Do not assume equal deviations.")] = False,
     holm: Annotated[bool, typer.Option("--holm", help="Correct for the number of tests in the table.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
-    form: Annotated[Format, typer.Option("--format", help="Of the table.")] = Format.terminal,
+    out: TableFile = None,
+    form: Form = Format.terminal,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Compare methods over their runs: means, deviations, and marks where they differ from the reference.
+    """Compare methods over their runs.
 
-    Example: dsui compare runs/* --task misclassification --score max_probability
+    With deviations, and marks where a method differs significantly from the reference.
+
+    Example: dsui compare runs/* --task misclassification --score entropy
     """
-    rows = _rows(runs or [], results)
+    check_form(form, out, as_json)
+    from dsui.evaluation.published import published
+    from dsui.report import comparison
+
+    rows = _rows(runs or [], results, quiet)
     printed = [_with_stream(row) for row in published()] if quoted else []
-    figures = available(rows, printed)
-    for kind, text, known in (
+    figures = comparison.available(rows, printed)
+    for kind, text, there in (
         ("data set", data, [figure.data for figure in figures]),
         ("task", task, [figure.task for figure in figures]),
         ("score", "" if score == SCORES else score, [figure.score for figure in figures if figure.score]),
         ("metric", "" if metric == METRICS else metric, [figure.metric for figure in figures]),
     ):
-        chosen(kind, text or "all", known)
+        chosen(kind, text or "all", there)
     wanted = [
         figure
         for figure in figures
@@ -64,24 +87,33 @@ def compare(
     ]
     if not wanted:
         raise DsuiError("no figure is left; loosen --data, --task, --score or --metric.")
-    table = comparison(rows, wanted, quoted=printed, reference=reference, equal_variances=not welch, correct=holm)
-    references = dict.fromkeys([*(row.method for row in rows), *(line.label for line in table.lines)])
-    if reference not in references:
-        raise DsuiError(f"no row is of {reference!r}; choose --reference from {', '.join(references)}.")
-    formatted(table, form, out)
+    table = comparison.compare(
+        rows, wanted, quoted=printed, reference=reference, equal_variances=not welch, correct=holm
+    )
+    known("method for --reference", reference, [*(row.method for row in rows), *(line.label for line in table.lines)])
+    if as_json:
+        formatted(table, Format.json, None)
+    if out is not None or not as_json:
+        formatted(table, form, out)
 
 
-def _rows(runs: list[Path], results: Path | None) -> list[Row]:
+def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
+    from dsui.cli.bars import notes
+    from dsui.evaluation.results import read
+    from dsui.training.run_folder import RESULTS
+
     paths = [run / RESULTS for run in runs]
     if results is not None:
         paths += sorted(results.glob("*.jsonl")) if results.is_dir() else [results]
+    if not paths and results is None:
+        raise WrongUsage("name evaluated runs, or a file or folder of results with --results.")
     if not paths:
-        where = "name evaluated runs" if results is None else f"{results} holds no .jsonl file; name evaluated runs"
-        raise DsuiError(f"{where}, or a file or folder of results with --results.")
+        raise DsuiError(f"{results} holds no .jsonl file; name evaluated runs, or a file or folder of results.")
     rows, problems = read(paths)
     more = [f"{len(problems) - NOTES} more lines cannot be used."] if len(problems) > NOTES else []
+    console = notes(quiet)
     for sentence in [*problems[:NOTES], *more]:
-        Console(stderr=True, highlight=False).print(f"Note: {sentence}", soft_wrap=True, markup=False)
+        console.print(f"Note: {sentence}", soft_wrap=True, markup=False)
     if not rows:
         raise DsuiError("there are no results to compare; run `dsui evaluate` first.")
     return [_with_stream(row) for row in rows]
@@ -98,4 +130,4 @@ def _belongs(figure: Figure) -> bool:
 
 
 def _among(value: str, names: str) -> bool:
-    return not names or value in {name.strip() for name in names.split(",")}
+    return not names or value in listed(names)

@@ -1,128 +1,124 @@
-"""`dsui demo`: the idea on real images that need no download."""
+"""`dsui demo`: the whole story on images that need no download."""
 
 from __future__ import annotations
 
-import statistics
-from typing import Annotated, NamedTuple
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
-from dsui.experiments.digits import FOREIGN_IMAGES, Recipe, load, measure, train
-from dsui.objectives import DualSupervisedLoss, Objective
+from dsui.cli import documents
+from dsui.cli.options import Json, Quiet
+from dsui.errors import DsuiError
 
-HEADS: dict[str, Objective | None] = {"linear": None, "DS-UI": "bounded"}
-SCORES = {"max_probability": "Max.P.", "entropy": "Ent.", "energy": "energy", "log_density": "log-density"}
+if TYPE_CHECKING:
+    from rich.console import Console
 
+    from dsui.experiments.study import Study
+    from dsui.report.tables import Table as Figures
 
-class Column(NamedTuple):
-    title: str
-    scale: float = 100
-    higher_is_better: bool = True
-
-
-COLUMNS = {
-    "error_auroc": Column("errors\nAUROC"),
-    "error_aupr": Column("errors\nAUPR"),
-    "error_aurc": Column("errors\nAURC", scale=1000, higher_is_better=False),
-    "photos_auroc": Column("photos\nAUROC"),
-    "noise_auroc": Column("noise\nAUROC"),
-}
-Runs = list[dict[str, dict[str, float]]]
-"""One measurement per seed: score -> metric -> value."""
+NEXT = "dsui train --data folder:PATH --method dsui --calibration 0.1 --out runs/mine"
+RUNS = 0.75
+"""The share of training and testing in the time; the rest is the report."""
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(min=2, help="How many runs; each draws its own 256 training images.")] = 8,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each method.")] = 3,
+    out: Annotated[Path, typer.Option(help="Folder for the runs and report.html.")] = Path("dsui-demo"),
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Train a small net with a DS-UI head and with a plain linear head on 256 handwritten digits and compare them.
+    """Train DS-UI and three rivals on 256 handwritten digits, put five questions to them, and write a report.
 
-    Everything is embedded: digits and photographs come with scikit-learn. Takes half a minute on two CPU cores.
+    Nothing is downloaded: digits and photographs come with scikit-learn. It takes a minute or two on two CPU cores;
+    stopped at any moment, it goes on with what is left.
 
-    Example: dsui demo --seeds 4
+    Example: dsui demo --seeds 5
     """
+    # The networks are so small that a second thread only waits; a second process is worth a second core.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from dsui.cli.bars import notes
+    from dsui.experiments import demonstration_runs
+    from dsui.report.installed import require
+
+    require("jinja2", "matplotlib", "openTSNE")
+    began = time.monotonic()
+    study = demonstration_runs.begin(out, seeds)
+    try:
+        table, report = _carry_out(study, notes(quiet))
+    except KeyboardInterrupt as stop:
+        done = sum(map(study.done, study.grid.cells))
+        raise DsuiError(
+            f"stopped with {done} of {len(study.grid.cells)} runs done and nothing lost; go on with the same command "
+            f"(folder {out})."
+        ) from stop
+    seconds = time.monotonic() - began
+    if as_json:
+        _show_document(study, table, report, seconds)
+    elif not quiet:
+        _show(table, report, seconds)
+
+
+def _carry_out(study: Study, console: Console) -> tuple[Figures, Path]:
+    """What is left to do, with one bar over all of it."""
+    from rich.progress import TaskProgressColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from dsui.cli.bars import Bars
+    from dsui.experiments import demonstration, demonstration_runs
+
+    jobs = study.jobs(study.grid.cells)
+    if jobs:
+        console.print(f"{len(jobs)} runs to train on 256 digits and to test; it takes a minute or two.")
+    with Bars(console, TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn()) as bars:
+        task = bars.bar.add_task("training and testing", total=1.0)
+        if jobs:
+            demonstration_runs.carry_out(study, jobs, lambda share: bars.bar.update(task, completed=RUNS * share))
+        report, table = demonstration.report_path(study), demonstration.table(study)
+        if not report.exists():
+            bars.bar.update(task, description="drawing the report", completed=RUNS)
+            demonstration.write_report(
+                study,
+                table,
+                lambda done, total: bars.bar.update(task, completed=RUNS + (1 - RUNS) * done / total),
+            )
+    return table, report
+
+
+def _show(table: Figures, report: Path, seconds: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from dsui.experiments import demonstration
+    from dsui.report import table_forms
+
     console = Console(highlight=False)
-    recipe = Recipe()
-    results = run(seeds, recipe, console)
-    accuracy = {head: _cell(_values(runs, "max_probability", "accuracy"), 100) for head, runs in results.items()}
-    console.print(f"\nTrained on {recipe.train_images} digits, tested on {1797 - recipe.train_images}, {seeds} runs.")
-    console.print("Accuracy in %: " + ", ".join(f"{head} {value}" for head, value in accuracy.items()) + "\n")
-    console.print(table(results))
-    console.print(
-        f"Mean±deviation over {seeds} runs; the best of a column is bold. errors: wrong against right predictions; "
-        f"photos, noise: {FOREIGN_IMAGES} foreign images against the test digits. AUROC, AUPR in %, higher is better; "
-        "AURC in 1/1000, lower is better. A linear head has no density. The settings were chosen on these digits, with "
-        "more trials for DS-UI: a demonstration, not a proof.",
-        style="dim",
+    console.print(table_forms.to_terminal(table, console.width))
+    words = Table.grid(padding=(0, 2))
+    for word, meaning in demonstration.glossary(table):
+        words.add_row(word, meaning, style="dim")
+    console.print("", words, "")
+    console.print(demonstration.verdict(table), style="bold")
+    console.print(demonstration.CAVEAT)
+    for line in ("", f"The report is {report}; all took {seconds:.0f} s.", f"Next, your own images: {NEXT}"):
+        console.print(line, soft_wrap=True, markup=False)
+
+
+def _show_document(study: Study, table: Figures, report: Path, seconds: float) -> None:
+    from dsui.experiments import demonstration
+    from dsui.report import table_forms
+    from dsui.training.run_folder import RESULTS
+
+    documents.show(
+        {
+            "table": json.loads(table_forms.to_json(table)),
+            "verdict": demonstration.verdict(table),
+            "caveat": demonstration.CAVEAT,
+            "report": report,
+            "results": study.out / RESULTS,
+            "runs": study.runs,
+            "seconds": round(seconds, 1),
+        }
     )
-    console.print("\n" + verdict(results))
-
-
-def run(seeds: int, recipe: Recipe, console: Console) -> dict[str, Runs]:
-    results: dict[str, Runs] = {head: [] for head in HEADS}
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("epochs"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("training", total=seeds * len(HEADS) * recipe.epochs)
-        for seed in range(seeds):
-            images = load(seed, recipe.train_images)
-            for head, objective in HEADS.items():
-                progress.update(task, description=f"training run {seed + 1} of {seeds}, {head} head")
-                loss = None if objective is None else DualSupervisedLoss(objective)
-                model = train(images, loss, seed, recipe, before_epoch=lambda _epoch, _model: progress.advance(task))
-                results[head].append(measure(model, images))
-    return results
-
-
-def table(results: dict[str, Runs]) -> Table:
-    shown = Table(title="Does the uncertainty point at errors and at foreign images?")
-    for title in ("head", "score"):
-        shown.add_column(title, no_wrap=True)
-    for column in COLUMNS.values():
-        shown.add_column(column.title, justify="right", no_wrap=True)
-    rows = [(head, score) for head, runs in results.items() for score in runs[0]]
-    best = {metric: _best(rows, results, metric) for metric in COLUMNS}
-    for head, score in rows:
-        cells = []
-        for metric, column in COLUMNS.items():
-            cell = _cell(_values(results[head], score, metric), column.scale)
-            cells.append(f"[bold]{cell}[/bold]" if best[metric] == (head, score) else cell)
-        first, *_, last = results[head][0]
-        shown.add_row(head if score == first else "", SCORES[score], *cells, end_section=score == last)
-    return shown
-
-
-def verdict(results: dict[str, Runs]) -> str:
-    """Where DS-UI is ahead of the linear head and where it is behind, score by score."""
-    losses, compared = [], 0
-    for score in results["linear"][0]:
-        for metric, column in COLUMNS.items():
-            linear, ours = (statistics.mean(_values(results[head], score, metric)) for head in ("linear", "DS-UI"))
-            compared += 1
-            if (ours <= linear) if column.higher_is_better else (ours >= linear):
-                losses.append(f"{column.title.replace(chr(10), ' ')} by {SCORES[score]}")
-    ahead = (
-        f"With the same score the DS-UI head has the better mean in {compared - len(losses)} of {compared} comparisons"
-    )
-    return f"{ahead}; it loses in {', '.join(losses)}." if losses else f"{ahead}."
-
-
-def _best(rows: list[tuple[str, str]], results: dict[str, Runs], metric: str) -> tuple[str, str]:
-    sign = 1 if COLUMNS[metric].higher_is_better else -1
-    return max(rows, key=lambda row: sign * statistics.mean(_values(results[row[0]], row[1], metric)))
-
-
-def _values(runs: Runs, score: str, metric: str) -> list[float]:
-    return [run[score][metric] for run in runs]
-
-
-def _cell(values: list[float], scale: float) -> str:
-    return f"{scale * statistics.mean(values):.1f}±{scale * statistics.stdev(values):.1f}"

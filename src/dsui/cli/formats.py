@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
+from dsui.cli.choice import WrongUsage, known
+from dsui.cli.names import completion
+from dsui.cli.options import written_path
 from dsui.errors import DsuiError
-from dsui.report import table_forms
-from dsui.report.tables import Table
-from dsui.training.checkpoint import RunError, write_whole
+
+if TYPE_CHECKING:
+    from dsui.report.tables import Table
 
 
 class Format(StrEnum):
@@ -22,8 +25,35 @@ class Format(StrEnum):
     json = "json"
 
 
+Form = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        metavar="FORM",
+        help=f"Of the table: {', '.join(Format)}.",
+        parser=lambda text: Format(known("format", text, Format)),
+        autocompletion=completion(lambda: Format),
+    ),
+]
+TableFile = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", parser=written_path, help="Write the table there, as Markdown by default."),
+]
+
+
+def check_form(form: Format, out: Path | None, as_json: bool) -> None:
+    """--format is for a file where --json says what to print."""
+    if as_json and out is None and form is not Format.terminal:
+        raise WrongUsage("--json and --format both say what to print; leave one out, or name a file with --out.")
+
+
 def formatted(table: Table, form: Format, out: Path | None) -> None:
     """Print the table, or write it to `out`; a file without a format of its own is Markdown."""
+    from rich.console import Console
+
+    from dsui.report import table_forms
+    from dsui.training.checkpoint import RunError, write_whole
+
     if form is Format.terminal and out is None:
         console = Console()
         console.print(table_forms.to_terminal(table, console.width))

@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
-
-import torch
-import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from dsui import __version__
-from dsui.data.registry import PUBLISHED, default_root
-from dsui.evaluation.results import commit
+from dsui.cli import documents
+from dsui.cli.options import Json, Quiet, Root
 
 NEEDED = ("torch", "numpy", "scipy", "scikit-learn", "pillow", "safetensors", "pyyaml", "typer", "rich")
 OPTIONAL = ("matplotlib", "onnx", "onnxruntime", "fastapi", "tensorboard", "ray")
 Facts = dict[str, dict[str, str | None]]
 
 
-def info(
-    root: Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a program instead of a table.")] = False,
-) -> None:
-    """Tell versions, devices and data sets, for a bug report; what cannot be told says why.
+def info(root: Root = None, as_json: Json = False, quiet: Quiet = False) -> None:
+    """Tell versions, devices and data sets, for a bug report.
+
+    What cannot be told says why.
 
     Example: dsui info --json
     """
+    del quiet  # there is nothing to print but what was asked for
     facts = gathered(root)
     if as_json:
-        typer.echo(json.dumps(facts, indent=2))
+        documents.show(facts)
         return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     for group, entries in facts.items():
         for number, (name, value) in enumerate(entries.items()):
@@ -49,6 +45,11 @@ def info(
 
 def gathered(root: Path | None = None) -> Facts:
     """Groups of facts by name; None for a package or data set that is not there."""
+    import torch
+
+    from dsui.data.registry import PUBLISHED, default_root
+    from dsui.evaluation.results import commit
+
     versions: dict[str, Callable[[], str | None]] = {
         "dsui": lambda: __version__,
         "commit": commit,
@@ -85,6 +86,8 @@ def _version(package: str) -> str | None:
 
 
 def _gpus() -> str | None:
+    import torch
+
     if not torch.cuda.is_available():
         return None
     found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
@@ -92,6 +95,8 @@ def _gpus() -> str | None:
 
 
 def _present(name: str, root: Path) -> str | None:
+    from dsui.data.registry import PUBLISHED
+
     entry = PUBLISHED[name]
     parts = ", ".join(entry.present(root))
     if not parts:

@@ -11,18 +11,17 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from dsui.cli.device import device_type
-from dsui.deploy.files import image_files
-from dsui.deploy.predictor import BATCH, Predictor
-from dsui.deploy.rows import Row, rows
-from dsui.deploy.threshold import Threshold
+from dsui.cli.choice import WrongUsage
+from dsui.cli.options import Device, Json, Quiet, written_path
 from dsui.errors import DsuiError
+
+if TYPE_CHECKING:
+    from dsui.deploy.rows import Row
+    from dsui.deploy.threshold import Threshold
 
 PART = ".part"
 """Ends the name of a file of predictions until it is whole."""
@@ -30,45 +29,62 @@ PART = ".part"
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a trained run.", metavar="RUN")],
-    paths: Annotated[list[Path], typer.Argument(help="Images, and folders of them at any depth.", metavar="PATH...")],
+    paths: Annotated[list[Path], typer.Argument(help="Images, and folders of them at any depth.", metavar="PATH")],
     coverage: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Accept this share of images like the training images: 0.95")
+        float | None,
+        typer.Option(min=0, max=1, metavar="SHARE", help="Accept this share of images like the training images: 0.95"),
     ] = None,
     risk: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Accept as many as keep this share of wrong ones: 0.02")
+        float | None,
+        typer.Option(min=0, max=1, metavar="SHARE", help="Accept as many as keep this share of wrong ones: 0.02"),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write to this file, .csv or .jsonl, instead of stdout.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Images in a forward pass.")] = BATCH,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines instead of CSV.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but rows and errors.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", parser=written_path, help="Write to this file, .csv or .jsonl, instead of stdout."
+        ),
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, metavar="NUMBER", help="Images in a forward pass, 128 by default.")
+    ] = None,
+    device: Device = "auto",
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Predict images: class, probability, uncertainty, log-density, and accept or reject at a threshold.
+    """Predict images, and accept or reject them.
 
-    A file that cannot be read is a row that says why, and the exit status is then 1.
+    Rows hold class, probability, uncertainty, log-density and decision, as CSV, or with --json JSON lines. A
+    file that cannot be read is a row that says why, and the exit status is then 1.
 
     Example: dsui predict runs/mine photos --coverage 0.95 --out predictions.csv
     """
     if coverage is not None and risk is not None:
-        raise typer.BadParameter("choose --coverage or --risk, not both.")
+        raise WrongUsage("choose --coverage or --risk, not both.")
     as_json = _is_json(out, as_json)
+    from dsui.cli.bars import Bars, notes
+    from dsui.cli.device import device_type
+    from dsui.deploy.files import image_files
+    from dsui.deploy.predictor import BATCH, Predictor
+    from dsui.deploy.rows import Row, rows
+
     predictor = Predictor.load(run, device_type(device))
-    console = Console(stderr=True, quiet=quiet, highlight=False)
+    console = notes(quiet)
     if coverage is not None or risk is not None:
         console.print(_promise(predictor.threshold(coverage, risk)), soft_wrap=True)
     counts = _Counts()
     with ExitStack() as closing:
         closing.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", module="PIL")  # of odd files that can be read all the same
-        bar = closing.enter_context(_Bar(console, paths))
+        bar = closing.enter_context(Bars(console))
+        total = sum(1 for _ in image_files(paths)) if bar.live else None
         try:
             with _written(out) as stream:
-                for found in rows(predictor, image_files(paths), batch):
+                for found in rows(predictor, image_files(paths), batch or BATCH):
                     header = [Row._fields] if counts.files == 0 else []
                     stream.write(_json(found) if as_json else _csv([*header, *found]))
                     stream.flush()
                     counts.add(found)
-                    bar.show(counts.files)
+                    bar.show("predicting", counts.files, total)
                 if counts.files == 0:
                     raise DsuiError(
                         f"there is no image in {', '.join(map(str, paths))}; name images or folders of them."
@@ -99,28 +115,6 @@ class _Counts:
         return f"{self.files - self.failed:,} images predicted{decided}."
 
 
-class _Bar:
-    """On a terminal; the files are counted first, which takes no memory."""
-
-    def __init__(self, console: Console, paths: list[Path]) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        times = (TimeElapsedColumn(), TimeRemainingColumn())
-        live = console.is_terminal and not console.quiet
-        self.bar = Progress(*columns, *times, console=console, transient=True, disable=not live)
-        total = sum(1 for _ in image_files(paths)) if live else None
-        self.task = self.bar.add_task("predicting", total=total)
-
-    def __enter__(self) -> _Bar:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
-
-    def show(self, done: int) -> None:
-        self.bar.update(self.task, completed=done)
-
-
 def _promise(chosen: Threshold) -> str:
     return (
         f"Accepting uncertainties up to {chosen.value:.4g}: {chosen.coverage:.1%} of the {chosen.images:,} calibration "
@@ -132,7 +126,7 @@ def _is_json(out: Path | None, as_json: bool) -> bool:
     ending = None if out is None else out.suffix.lower()
     if ending not in {None, ".csv", ".jsonl"} or (ending == ".csv" and as_json):
         wanted = "a file ending in .jsonl" if as_json else "a file ending in .csv or .jsonl"
-        raise typer.BadParameter(f"--out {out} has the wrong ending; name {wanted}.")
+        raise WrongUsage(f"--out {out} has the wrong ending; name {wanted}.")
     return as_json or ending == ".jsonl"
 
 
@@ -144,6 +138,8 @@ def _beside(out: Path) -> Path:
 def _written(out: Path | None) -> Iterator[IO[bytes]]:
     """Stdout, or a file beside `out` that takes its place when all went well, and else stays if anything is in it."""
     if out is None:
+        if sys.stdout is None:  # the shell closed it
+            raise DsuiError("there is no stdout to print to; name a file with --out.")
         yield sys.stdout.buffer
         return
     beside = _beside(out)

@@ -3,46 +3,55 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
-from rich.console import Console
 
-from dsui.cli.bars import Bars
-from dsui.cli.device import device_type
-from dsui.data.registry import FOLDER, default_root, published
+from dsui.cli import documents
+from dsui.cli.choice import FOLDER, data_set, listed
+from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, written_path
 from dsui.errors import DataError, DsuiError
-from dsui.evaluation.model import RunFacts, run_facts
+
+if TYPE_CHECKING:
+    from dsui.evaluation.model import RunFacts
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.", metavar="RUN...")],
-    out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
-    figures: Annotated[Path | None, typer.Option(help="Also write every figure there, as SVG and PNG.")] = None,
-    foreign: Annotated[
-        str, typer.Option(help="Foreign sets, the one to show first; by default those evaluated, or all there are.")
-    ] = "",
-    title: Annotated[str, typer.Option(help="Heading of the page.")] = "",
-    root: Annotated[Path | None, typer.Option(help="Folder that holds the data sets.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="folder:PATH: leave out unreadable files.")] = False,
-    cache: Annotated[bool, typer.Option(help="Keep the outputs in the runs' folders.")] = True,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.", metavar="RUN")],
+    out: Annotated[Path, typer.Option(metavar="FILE", parser=written_path, help="The page.")] = Path("report.html"),
+    figures: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", parser=written_path, help="Also write every figure there, as SVG and PNG."),
+    ] = None,
+    foreign: Foreign = "",
+    title: Annotated[str, typer.Option(metavar="TEXT", help="Heading of the page.")] = "",
+    root: Root = None,
+    device: Device = "auto",
+    skip_bad: SkipBad = False,
+    cache: KeepOutputs = True,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Write one self-contained HTML page about trained runs: tables, the paper's figures, images, settings.
+    """Write one self-contained HTML page about trained runs.
+
+    It holds tables, the paper's figures, images and settings. Of several foreign sets the first is shown
+    first; by default they are those the runs were evaluated with.
 
     Example: dsui report runs/cifar10-* --out report.html
     """
+    names = [data_set(name) for name in listed(foreign)] if foreign else []
+    import torch
+
+    from dsui.cli.bars import Bars, notes
+    from dsui.cli.device import device_type
+    from dsui.evaluation.model import run_facts
     from dsui.report.assembly import sections
     from dsui.report.page import page, write_figures, write_page
 
-    console = Console(stderr=True, quiet=quiet, highlight=False)
     place = torch.device(device_type(device))
     facts = [run_facts(run) for run in {run.resolve(): run for run in runs}.values()]
-    names = list(dict.fromkeys(name.strip() for name in foreign.split(","))) if foreign else []
     _check(out, names, root)
-    with Bars(console) as bar:
+    with Bars(notes(quiet)) as bar:
         made = sections(
             facts,
             place,
@@ -54,16 +63,20 @@ def report(
             warn=bar.say,
         )
         html = page(title or _title(facts), _lead(facts), made)
-        if figures is not None:
-            write_figures(figures, made)
+        written = [] if figures is None else write_figures(figures, made)
     write_page(out, html)
-    if not quiet:
+    size = len(html.encode())
+    if as_json:
+        documents.show({"page": out, "bytes": size, "figures": written})
+    elif not quiet:
         beside = "" if figures is None else f", and its figures to {figures}"
-        typer.echo(f"Wrote {out} ({len(html.encode()) / 1e6:.1f} MB){beside}.")
+        typer.echo(f"Wrote {out} ({size / 1e6:.1f} MB){beside}.")
 
 
 def _check(out: Path, foreign: list[str], root: Path | None) -> None:
-    """Find wrong names and places before any work is done."""
+    """Find wrong places before any work is done."""
+    from dsui.data.registry import default_root, published
+
     if not out.absolute().parent.is_dir() or out.is_dir():
         raise DsuiError(f"{out} cannot be written, for want of its folder or because it is one; choose another --out.")
     place = root or default_root()

@@ -1,10 +1,12 @@
 """The 1,797 handwritten digits of 8x8 pixels that scikit-learn carries (UCI optical recognition, test part).
 
-As a data set of two splits: 100 random digits of every class to train with and the other 797 to test with, always
-the same.
+As a data set of two splits, always the same: "digits" has 100 random digits of every class to train with and the other
+797 to test with, "digits-256" has 256 of those 1,000 and the other 1,541: so few that there are errors to find.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,7 +16,7 @@ from dsui.data.published import Published, Split
 
 SIDE = 8
 LARGEST_PIXEL = 16
-TRAIN_IMAGES = 1000
+ALL_IMAGES, TRAIN_IMAGES, FEW_IMAGES = 1797, 1000, 256
 SPLIT_SEED = 0
 
 
@@ -39,13 +41,13 @@ def split(labels: Tensor, train: int, seed: int) -> tuple[Tensor, Tensor]:
     return order[:train], order[train:]
 
 
-def digit_set(part: str) -> MemorySet:
+def digit_set(part: str, train_images: int = TRAIN_IMAGES, name: str = "digits") -> MemorySet:
     """The split "train" or "test" as 8-bit images [N, 1, 8, 8], the 17 grey levels spread over 0..255."""
     images, labels = digits()
-    train, test = split(labels, TRAIN_IMAGES, SPLIT_SEED)
+    train, test = split(labels, train_images, SPLIT_SEED)
     chosen = (train if part == "train" else test).sort().values
     pixels = (images[chosen] * 255).round().to(torch.uint8)
-    return MemorySet("digits", tuple("0123456789"), pixels, labels[chosen])
+    return MemorySet(name, tuple("0123456789"), pixels, labels[chosen])
 
 
 DIGITS = Published(
@@ -53,7 +55,14 @@ DIGITS = Published(
     load=lambda _, part: digit_set(part),
     classes=10,
     shape=(1, SIDE, SIDE),
-    splits={"train": Split(TRAIN_IMAGES, (0.3047,)), "test": Split(1797 - TRAIN_IMAGES, (0.3061,))},  # means: measured
+    splits={"train": Split(TRAIN_IMAGES, (0.3047,)), "test": Split(ALL_IMAGES - TRAIN_IMAGES, (0.3061,))},  # measured
     page="https://archive.ics.uci.edu/dataset/80",
     licence="CC BY 4.0",
+)
+
+DIGITS_256 = replace(
+    DIGITS,
+    name="digits-256",
+    load=lambda _, part: digit_set(part, FEW_IMAGES, "digits-256"),
+    splits={"train": Split(FEW_IMAGES, (0.3048,)), "test": Split(ALL_IMAGES - FEW_IMAGES, (0.3054,))},  # measured
 )

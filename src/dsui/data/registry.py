@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from dsui.data.cifar import CIFAR10, CIFAR100
-from dsui.data.digits import DIGITS
+from dsui.data.digits import DIGITS, DIGITS_256
 from dsui.data.folder import folder_set
 from dsui.data.idx import FASHION_MNIST, MNIST
 from dsui.data.photos import PHOTOS
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PUBLISHED: dict[str, Published] = {
     "digits": DIGITS,
+    "digits-256": DIGITS_256,
     "photos": PHOTOS,
     "cifar10": CIFAR10,
     "cifar100": CIFAR100,

@@ -36,10 +36,17 @@ class _Running:
     began: float
 
 
-def several_processes(jobs: Sequence[Job], command: Sequence[str], count: int, logs: Path, ended: Ended) -> bool:
+def several_processes(
+    jobs: Sequence[Job],
+    command: Sequence[str],
+    count: int,
+    logs: Path,
+    ended: Ended,
+    waiting_on: Callable[[], None] = lambda: None,
+) -> bool:
     """Run the jobs, `count` at a time, each on the next of the visible GPUs; False if asked to stop before the end.
 
-    What a job prints goes to LOGS/RUN.log.
+    What a job prints goes to LOGS/RUN.log. `waiting_on` is called now and then while jobs run.
     """
     logs.mkdir(parents=True, exist_ok=True)
     waiting, running, free = list(jobs), list[_Running](), list(range(count))
@@ -52,6 +59,7 @@ def several_processes(jobs: Sequence[Job], command: Sequence[str], count: int, l
                         _Running(job, _start(_arguments(command, job), slot, count, log), slot, time.monotonic())
                     )
             time.sleep(PAUSE)
+            waiting_on()
             for each in [each for each in running if each.process.poll() is not None]:
                 running.remove(each)
                 free.append(each.slot)

@@ -13,18 +13,23 @@ from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.model import RunFacts
 from dsui.evaluation.sources import Sources
 from dsui.evaluation.tasks import Evaluation, Progress
-from dsui.report.evidence import Evidence, foreign_sets, gather
+from dsui.report.evidence import Evidence, foreign_sets, gather, record
 from dsui.report.figures import embedding
 from dsui.report.installed import require
 from dsui.report.overview import comparison_section, making_section, results_section
 from dsui.report.run_section import PARTS, run_section, scores_section
 from dsui.report.section import Section, slug
 
+DRAWING = "drawing"
+"""What `progress` hears, after a run's name, of each part drawn."""
+
 
 def sections(
     runs: Sequence[RunFacts],
     device: torch.device,
     *,
+    names: Sequence[str] | None = None,
+    beside: Sequence[RunFacts] = (),
     foreign: Sequence[str] = (),
     root: Path | None = None,
     skip_bad: bool = False,
@@ -32,13 +37,16 @@ def sections(
     progress: Progress = lambda _name, _done, _total: None,
     warn: Callable[[str], None] = lambda _sentence: None,
 ) -> list[Section]:
-    """`foreign`: the sets to compare with; by default those of them that are there a run was evaluated on, or else all.
+    """All about `runs`; `beside` are runs that count in tables and lines alone, with the rows of their results files.
 
+    `names` are those of `runs` and `beside` on the page, by default their folders'.
+    `foreign`: the sets to compare with; by default those of them that are there a run was evaluated on, or else all.
     `keep`: leave computed outputs in the runs' folders. `progress` hears of images predicted and parts drawn.
     """
     require("jinja2", "matplotlib", "openTSNE")
     found = []
-    for number, (facts, name) in enumerate(zip(runs, _names(runs), strict=True), 1):
+    shown = list(names or _names([*runs, *beside]))
+    for number, (facts, name) in enumerate(zip(runs, shown[: len(runs)], strict=True), 1):
         sources = Sources(facts.config, facts.classes, "test", root, skip_bad)
         there = sources.foreign_names()
         evaluated = [other for other in foreign_sets(facts.path) if other in there or other.startswith(FOLDER)]
@@ -46,15 +54,17 @@ def sections(
         with OutputCache(facts, device, keep) as cache:
             asked = Evaluation(cache, sources, (), _of(name, progress), warn)
             found.append(gather(name, f"run-{number}-{slug(name)}", asked, others, embedding.POINTS))
-    rows = [row for evidence in found for row in evidence.rows]
-    alone = len(found) == 1
+    records = [record(name, facts) for name, facts in zip(shown[len(runs) :], beside, strict=True)]
+    everyone = [*found, *records]
+    rows = [row for each in everyone for row in each.rows]
+    alone = len(everyone) == 1
     if alone:
         scores = scores_section(found[0])
         head = [Section("results", "Results", scores.words, scores.tables)]
     else:
         head = [results_section(rows)]
-    head.append(comparison_section(rows, [str(facts.path) for facts in runs]))
-    return [*head, *(run_section(each, alone, _steps(each, progress)) for each in found), making_section(found)]
+    head.append(comparison_section(rows, [str(facts.path) for facts in (*runs, *beside)]))
+    return [*head, *(run_section(each, alone, _steps(each, progress)) for each in found), making_section(everyone)]
 
 
 def _names(runs: Sequence[RunFacts]) -> list[str]:
@@ -73,6 +83,6 @@ def _steps(evidence: Evidence, progress: Progress) -> Callable[[], None]:
     def step() -> None:
         nonlocal done
         done += 1
-        progress(f"{evidence.name}: drawing", done, PARTS)
+        progress(f"{evidence.name}: {DRAWING}", done, PARTS)
 
     return step

@@ -59,6 +59,11 @@ SCORES = {
     "density_entropy": "density Ent.",
     "log_density": "log-density",
 }
+UNKNOWN = "unknown classes"
+"""What an open-set test has to find."""
+ALL_CLASSES = "all-classes"
+"""The class split of a run that knows all, as rows name it."""
+PARTIAL = "Runs that know only some classes count for the unknown ones alone."
 
 
 class _Method(NamedTuple):
@@ -92,26 +97,28 @@ def compare(
 ) -> Table:
     """All methods in these figures (by default all there are), marked against `reference`, a method or a line's label.
 
-    Of rows with the same run, task, foreign set and score the last counts. A published figure without a backbone
-    stands in the columns of every backbone. `equal_variances` False: Welch's test. `correct`: Holm over the table.
+    Of rows with the same run, task, foreign set and score the last counts. Beside runs that know all classes of a data
+    set, those that know some count for the unknown classes alone. A published figure without a backbone stands in the
+    columns of every backbone. `equal_variances` False: Welch's test. `correct`: Holm over the table.
     """
     rows, quoted = list(rows), list(quoted)
     figures = available(rows, quoted) if figures is None else list(figures)
     if not figures:
         raise ValueError("there are no figures to compare; evaluate a run first.")
-    own = [row for row in _latest(rows) if any(_figure(row, metric) in figures for metric in row.metrics)]
+    shown = [row for row in _latest(rows) if any(_figure(row, metric) in figures for metric in row.metrics)]
+    own = _alike(shown)
     lines = _own(own, figures) | _published(quoted, figures)
     labels = _labels(lines)
     p_values, test_notes = _tests(lines, labels, reference, equal_variances, correct)
-    common = _common(figures)
+    shared = common(figures)
     return Table(
-        title or ": ".join(filter(None, ("Comparison", ", ".join(filter(None, common))))),
-        tuple(_column(figure, common) for figure in figures),
+        title or ": ".join(filter(None, ("Comparison", ", ".join(filter(None, shared))))),
+        tuple(_column(figure, shared) for figure in figures),
         tuple(
             Line(labels[method], tuple(_cell(cells.get(f), p_values.get((method, f))) for f in figures), method.quoted)
             for method, cells in lines.items()
         ),
-        " ".join([*_runs_notes(lines), *test_notes, *_row_notes(own, figures)]),
+        " ".join([*_runs_notes(lines), *test_notes, *_row_notes(own, figures), *([PARTIAL] if own != shown else [])]),
     )
 
 
@@ -126,6 +133,16 @@ def _method(row: Row) -> _Method:
 
 def _latest(rows: Iterable[Row]) -> list[Row]:
     return list({(_method(r), r.data, r.backbone, r.run, r.seed, r.task, r.foreign, r.score): r for r in rows}.values())
+
+
+def _alike(rows: Sequence[Row]) -> list[Row]:
+    """Without what runs that know some classes of a data set say of their own images, where others know all."""
+    whole = {row.data for row in rows if _knows_all(row)}
+    return [row for row in rows if row.task == "open-set" or row.data not in whole or _knows_all(row)]
+
+
+def _knows_all(row: Row) -> bool:
+    return row.split is None or row.split.startswith(ALL_CLASSES)
 
 
 def _own(rows: Iterable[Row], figures: Sequence[Figure]) -> Summaries:
@@ -225,8 +242,8 @@ def _row_notes(rows: Sequence[Row], figures: Sequence[Figure]) -> list[str]:
     )
     if missing:
         notes.append(f"{missing} figures of single runs do not exist and are left out.")
-    if splits := sorted({row.split for row in rows if row.split is not None and row.task == "open-set"}):
-        notes.append(f"Class splits: {', '.join(splits)}.")
+    if splits := sorted({row.split.partition(":")[0] for row in rows if row.split and row.task == "open-set"}):
+        notes.append(f"Known classes in open-set tests: {'; '.join(splits)}.")
     protocols: dict[tuple[str, str, str | float | None], set[str | None]] = {}
     runs: dict[tuple[object, ...], set[str]] = {}
     for row in rows:
@@ -250,14 +267,14 @@ def _parts(figure: Figure) -> tuple[str, ...]:
     return (figure.data, figure.backbone or "", figure.task, shown, score)
 
 
-def _common(figures: Sequence[Figure]) -> tuple[str | None, ...]:
+def common(figures: Sequence[Figure]) -> tuple[str | None, ...]:
     """The parts that all columns share, which go to the title; None for a part that differs."""
     return tuple(values[0] if len(set(values)) == 1 else None for values in zip(*map(_parts, figures), strict=True))
 
 
-def _column(figure: Figure, common: tuple[str | None, ...]) -> Column:
+def _column(figure: Figure, shared: tuple[str | None, ...]) -> Column:
     unit = METRICS.get(figure.metric, Unit(figure.metric, None, "", 1, 4))
-    own = (part for part, shared in zip(_parts(figure), common, strict=True) if shared is None)
+    own = (part for part, of_all in zip(_parts(figure), shared, strict=True) if of_all is None)
     header = (*("" if part == unit.title else part for part in own), unit.title)
     return Column(header, unit.higher_is_better, unit.unit, unit.scale, unit.decimals)
 

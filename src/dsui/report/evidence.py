@@ -21,7 +21,7 @@ from dsui.evaluation.cache import Source, StoredOutputs
 from dsui.evaluation.model import RunFacts
 from dsui.evaluation.results import Row, read
 from dsui.evaluation.tasks import Evaluation
-from dsui.report.comparison import SCORES
+from dsui.report.comparison import SCORES, UNKNOWN
 from dsui.report.figures.embedding import evenly_chosen
 from dsui.training.run_folder import LOG, RESULTS
 
@@ -58,20 +58,26 @@ class SeenImages:
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """`name` is shown and `key` is the address within the page; no two runs of a page share either."""
+class Record:
+    """What a run's results file says. `name` is shown; no two runs of a page share it."""
 
     name: str
-    key: str
     facts: RunFacts
-    own: SeenImages
-    foreign: SeenImages
     rows: list[Row]
     rows_read: int
     """How many of them are from the run's results file; the others were computed for the page."""
-    log: list[dict[str, Any]]
     remarks: list[str]
     """What was computed, and what could not be used."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence(Record):
+    """And what it gave for single images. `key` is its address within the page."""
+
+    key: str
+    own: SeenImages
+    foreign: SeenImages
+    log: list[dict[str, Any]]
 
 
 def score_label(name: str) -> str:
@@ -90,11 +96,19 @@ def gather(name: str, key: str, asked: Evaluation, foreign: Sequence[str], point
         shown = sources.unknown()
     else:
         shown = sources.foreign(others[0]) if others else sources.noise()
+    title = shown.name if facts.config.known is None else UNKNOWN
     read_rows, computed, remarks = _rows(name, asked, others)
     log, torn = read_log(facts.path / LOG)
-    own, theirs = (_seen(asked, source, points) for source in (sources.own(), shown))
+    own, theirs = _seen(asked, sources.own(), points), replace(_seen(asked, shown, points), name=title)
     rows = [replace(row, run=name) for row in (*read_rows, *computed)]
-    return Evidence(name, key, facts, own, theirs, rows, len(read_rows), log, [*remarks, *torn])
+    return Evidence(name, facts, rows, len(read_rows), [*remarks, *torn], key, own, theirs, log)
+
+
+def record(name: str, facts: RunFacts) -> Record:
+    """Nothing is computed: a run that was not evaluated has no rows, and a remark says so."""
+    rows, problems = _read(facts.path)
+    remarks = problems[:PROBLEMS] or ([] if rows else [f"{name}: nothing in {RESULTS}, so it is in no table."])
+    return Record(name, facts, [replace(row, run=name) for row in rows], len(rows), remarks)
 
 
 def foreign_sets(path: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 
@@ -25,17 +26,19 @@ def to_html(table: Table) -> str:
     )
 
 
-def settings_table(title: str, corner: str, columns: list[str], lines: list[tuple[str, list[str]]]) -> str:
-    """Words instead of figures; a line whose cells differ is bold."""
+def words_table(
+    title: str, corner: str, columns: Sequence[str], lines: Sequence[tuple[str, Sequence[str]]], wrap: bool = True
+) -> str:
+    """Words instead of figures; long ones take several lines, or else the table scrolls."""
+    kind = "words wrapped" if wrap else "words"
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
-    rows = []
-    for name, cells in lines:
-        opening, closing = EMPHASIS["best" if len(set(cells)) > 1 else None]
-        shown = "".join(f"<td>{opening}{escape(cell)}{closing}</td>" for cell in cells)
-        rows.append(f'<tr><th scope="row">{escape(name)}</th>{shown}</tr>')
+    rows = [
+        f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
+        for name, cells in lines
+    ]
     return (
         f'<div class="scroll" role="region" aria-label="{escape(title, quote=True)}" tabindex="0">'
-        f'<table class="words"><caption><span>{escape(title)}</span></caption>'
+        f'<table class="{kind}"><caption><span>{escape(title)}</span></caption>'
         f'<thead><tr><th scope="col" class="corner">{escape(corner)}</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 from dsui.evaluation.results import Row, versions
-from dsui.report.comparison import Figure, available, compare
-from dsui.report.evidence import Evidence
+from dsui.report.comparison import Figure, available, common, compare
+from dsui.report.evidence import Record
 from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, panels
-from dsui.report.html_table import settings_table, to_html
+from dsui.report.html_table import to_html, words_table
 from dsui.report.section import Details, Section
 from dsui.training.run_folder import WEIGHTS
 from dsui.training.weights import read_metadata
@@ -23,6 +24,8 @@ METRICS = {
     "noise": ("auroc",),
 }
 """The headline figures of each task; all others stand with the runs, and attacks have a figure of their own."""
+WIDEST = 7
+"""Columns of a table with deviations and marks that fit a printed page."""
 TABLES = {
     "Accuracy, and finding errors by their uncertainty": ("accuracy", "misclassification"),
     "Finding foreign images by their uncertainty": ("ood", "open-set", "noise"),
@@ -33,9 +36,24 @@ def results_section(rows: Sequence[Row]) -> Section:
     """Methods beside each other, with deviations over runs and marks of significance."""
     tables = []
     for title, tasks in TABLES.items():
-        if figures := [figure for figure in available(rows) if figure.task in tasks and _headline(figure)]:
-            tables.append(to_html(compare(rows, figures, title=title)))
+        figures = [figure for figure in available(rows) if figure.task in tasks and _headline(figure)]
+        for part in _parts(figures):
+            own = [word for word, of_all in zip(common(part), common(figures), strict=True) if word and of_all is None]
+            named = ": ".join(filter(None, (title, ", ".join(own))))
+            tables.append(to_html(compare(rows, part, title=named)))
     return Section("results", "Results", tables=tables)
+
+
+def _parts(figures: Sequence[Figure]) -> list[list[Figure]]:
+    """As many as fit a sheet of paper, those of one question together."""
+    parts: list[list[Figure]] = []
+    for _, group in groupby(figures, lambda figure: (figure.data, figure.backbone, figure.task, figure.foreign)):
+        own = list(group)
+        if parts and len(parts[-1]) + len(own) <= WIDEST:
+            parts[-1].extend(own)
+        else:
+            parts.append(own)
+    return parts
 
 
 def comparison_section(rows: Sequence[Row], runs: Sequence[str]) -> Section:
@@ -57,42 +75,56 @@ def comparison_section(rows: Sequence[Row], runs: Sequence[str]) -> Section:
     return Section("comparison", "Across data sets and attacks", intro, sections=sections)
 
 
-def making_section(evidence: Sequence[Evidence]) -> Section:
+def making_section(records: Sequence[Record]) -> Section:
     """Settings, versions, seeds, and where the figures come from."""
-    runs = [each.name for each in evidence]
-    settings = [{key: _word(value) for key, value in each.facts.config.mapping().items()} for each in evidence]
-    keys = dict.fromkeys(key for mapping in settings for key in mapping)
-    lines = [(key, [mapping.get(key, "-") for mapping in settings]) for key in keys]
-    made = [_made(each) for each in evidence]
-    origins = [(key, [mapping[key] for mapping in made]) for key in made[0]]
+    names = [each.name for each in records]
+    settings = [{key: _word(value) for key, value in each.facts.config.mapping().items()} for each in records]
     here = ", ".join(f"{name} {version}" for name, version in versions().items())
-    remarks = [remark for each in evidence for remark in each.remarks]
+    remarks = [remark for each in records for remark in each.remarks]
     return Section(
         "making",
         "How this page was made",
         [f"Drawn with {here}.", *remarks],
-        [settings_table("Runs; bold where they differ", "fact", runs, origins)],
-        details=[Details("All settings", settings_table("Settings; bold where runs differ", "setting", runs, lines))],
+        _tables("Runs", names, [_made(each) for each in records]),
+        details=[Details("All settings", "".join(_tables("Settings", names, settings)))],
     )
+
+
+def _tables(title: str, names: Sequence[str], facts: Sequence[Mapping[str, str]]) -> list[str]:
+    """What runs differ in, a line for each, and what they share."""
+    keys = dict.fromkeys(key for each in facts for key in each)
+    values = {key: [each.get(key, "-") for each in facts] for key in keys}
+    shared = [(key, found[:1]) for key, found in values.items() if len(set(found)) == 1]
+    differing = [key for key, found in values.items() if len(set(found)) > 1]
+    tables = []
+    if differing:
+        lines = [(name, [each.get(key, "-") for key in differing]) for name, each in zip(names, facts, strict=True)]
+        tables.append(words_table(f"{title}: what differs", "run", differing, lines, wrap=False))
+    if shared:
+        whose = names[0] if len(names) == 1 else "the same for all"
+        tables.append(words_table(f"{title}: {whose}", "fact", ["value"], shared))
+    return tables
 
 
 def _headline(figure: Figure) -> bool:
     return figure.metric in METRICS.get(figure.task, ()) and figure.score in SCORES
 
 
-def _made(evidence: Evidence) -> dict[str, str]:
-    config, facts = evidence.facts.config, evidence.facts
-    row = next((row for row in reversed(evidence.rows) if row.method == config.method), None)
+def _made(record: Record) -> dict[str, str]:
+    config, facts = record.facts.config, record.facts
+    row = next((row for row in reversed(record.rows) if row.method == config.method), None)
     return {
+        "method": config.method,
         "seed": str(config.seed),
         "classes": str(len(facts.classes)),
         "epochs": str(config.recipe.epochs),
         "trained with dsui": read_metadata(facts.path / WEIGHTS).get("version", "unknown"),
         "evaluated with": "-" if row is None else ", ".join(f"{name} {text}" for name, text in row.versions.items()),
         "evaluated on": "-" if row is None else row.device or "unknown",
-        "rows read": str(evidence.rows_read),
+        "rows read": str(record.rows_read),
         "commit": "-" if row is None or row.commit is None else row.commit[:12],
         "weights, SHA-256": facts.fingerprint()[:16],
+        "folder": facts.name,
     }
 
 

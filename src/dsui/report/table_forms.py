@@ -20,7 +20,15 @@ from rich.text import Text
 
 from dsui.report.tables import DAGGER, Line, Place, Table, digits
 
-COLUMN_GAP = 3  # characters between two columns in the terminal
+
+class _Spacing(NamedTuple):
+    """Characters between a mean and its deviation, and how many between two columns in the terminal."""
+
+    spread: str
+    gap: int
+
+
+ROOMY, TIGHT = _Spacing(" ± ", 3), _Spacing("±", 2)
 
 
 class _Shown(NamedTuple):
@@ -34,11 +42,15 @@ class _Shown(NamedTuple):
 
 
 def to_terminal(table: Table, width: int | None = None) -> Group:
-    """For a rich console; a table wider than `width` is continued below with the remaining columns."""
-    sections, widths = _sections(table), _widths(table)
+    """For a rich console. A table wider than `width` is set tight, and one that is still wider is continued below with
+    the remaining columns."""
+    spacing = ROOMY if len(_fitting(table, ROOMY, width)) == 1 or len(_fitting(table, TIGHT, width)) > 1 else TIGHT
+    sections, widths = _sections(table, spacing.spread), _widths(table, spacing.spread)
     parts: list[Text | rich_table.Table] = []
-    for places in _fitting(table, widths, width):
-        shown = rich_table.Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
+    for places in _fitting(table, spacing, width):
+        shown = rich_table.Table(
+            box=box.SIMPLE, show_edge=False, pad_edge=False, collapse_padding=spacing.gap == TIGHT.gap
+        )
         shown.add_column(table.corner, vertical="bottom", overflow="fold")
         for place in places:
             heading = "\n".join(line.rjust(widths[place]) for line in table.columns[place].lines)
@@ -120,25 +132,25 @@ def to_json(table: Table) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def _sections(table: Table) -> list[list[tuple[Line, list[_Shown]]]]:
+def _sections(table: Table, spread: str = ROOMY.spread) -> list[list[tuple[Line, list[_Shown]]]]:
     """Own lines, then quoted ones, each with its cells; an empty section is left out."""
-    columns = [_shown(table, place) for place in range(len(table.columns))]
+    columns = [_shown(table, place, spread) for place in range(len(table.columns))]
     rows = [(line, [column[row] for column in columns]) for row, line in enumerate(table.lines)]
     parts = ([row for row in rows if row[0].quoted is quoted] for quoted in (False, True))
     return [part for part in parts if part]
 
 
-def _shown(table: Table, place: int) -> list[_Shown]:
+def _shown(table: Table, place: int, spread: str) -> list[_Shown]:
     column, cells = table.columns[place], [line.cells[place] for line in table.lines]
     means = [digits(cell.mean, column) or cell.text for cell in cells]
     deviations = [digits(cell.deviation, column) for cell in cells]
     marks = [f" {cell.mark}" if cell.mark else "" for cell in cells]
     mean_width, deviation_width, mark_width = (max(map(len, texts), default=0) for texts in (means, deviations, marks))
     bodies = [
-        f"{mean} ± {deviation.rjust(deviation_width)}" if deviation else mean
+        f"{mean}{spread}{deviation.rjust(deviation_width)}" if deviation else mean
         for mean, deviation in zip(means, deviations, strict=True)
     ]
-    width = mean_width + (3 + deviation_width if deviation_width else 0)
+    width = mean_width + (len(spread) + deviation_width if deviation_width else 0)
     padded = []
     for mean, body, mark, rank in zip(means, bodies, marks, table.places(place), strict=True):
         before = " " * (mean_width - len(mean))
@@ -146,20 +158,21 @@ def _shown(table: Table, place: int) -> list[_Shown]:
     return padded
 
 
-def _widths(table: Table) -> list[int]:
-    rows = [cells for _, cells in chain(*_sections(table))]
+def _widths(table: Table, spread: str) -> list[int]:
+    rows = [cells for _, cells in chain(*_sections(table, spread))]
     return [
         max(map(len, (*column.lines, *("".join(row[place][:4]) for row in rows))))
         for place, column in enumerate(table.columns)
     ]
 
 
-def _fitting(table: Table, widths: list[int], width: int | None) -> list[list[int]]:
+def _fitting(table: Table, spacing: _Spacing, width: int | None) -> list[list[int]]:
     """The columns in runs that fit beside the labels, at least one to a run."""
+    widths = _widths(table, spacing.spread)
     labels = max(len(text) for text in (table.corner, *(line.name for line in table.lines)))
     runs: list[list[int]] = [[]]
     for place in range(len(widths)):
-        taken = labels + sum(widths[other] + COLUMN_GAP for other in (*runs[-1], place))
+        taken = labels + sum(widths[other] + spacing.gap for other in (*runs[-1], place))
         if runs[-1] and width is not None and taken > width:
             runs.append([])
         runs[-1].append(place)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from PIL import Image
 from torch import Tensor
 
+from dsui.report.comparison import UNKNOWN
 from dsui.report.evidence import SeenImages, score_label
 
 LARGEST_SIDE = 64
@@ -34,14 +35,16 @@ def most(scores: Tensor, among: Tensor | None = None, count: int = SHOWN) -> Ten
 def thumbnails(
     seen: SeenImages, indices: Tensor, score: str, classes: tuple[str, ...], foreign: bool
 ) -> list[Thumbnail]:
-    """`classes` are the model's; a foreign image has none of them. `score` is shown below each image."""
+    """`classes` are the model's; a foreign image has none of them, but may have one it does not know. `score` is shown
+    below each image."""
     images = seen.load()
     confidence, predicted = seen.logits[indices].double().softmax(1).max(1)
     found = []
     for place, pixels in enumerate(images.read(indices)):
         index = int(indices[place])
         guess = f"{classes[predicted[place]]}, {confidence[place]:.3f}"
-        truth = f"from {seen.name}" if foreign else f"is {classes[seen.labels[index]]}"
+        named = not foreign or seen.name == UNKNOWN
+        truth = f"is {images.classes[seen.labels[index]]}" if named else f"from {seen.name}"
         found.append(
             Thumbnail(
                 png(pixels),

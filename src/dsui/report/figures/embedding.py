@@ -19,8 +19,8 @@ from dsui.report.installed import require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-POINTS = 600
-"""Most images of one set, evenly chosen; two sets take about ten seconds of one core."""
+POINTS = 400
+"""Most images of one set, evenly chosen; more of them take longer than all else of a page."""
 PERPLEXITY, SEED = 30.0, 0
 NAMED_CLASSES = 20
 """More classes than this are not named in the figure."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dsui.evaluation.results import Row
-from dsui.report.comparison import METRICS, SCORES, Figure, available, compare
+from dsui.report.comparison import METRICS, SCORES, UNKNOWN, Figure, available, compare
 from dsui.report.figures.canvas import Drawing, legend_below, named_ticks, panel, pens, short, styled
 from dsui.report.tables import Line, Table
 
@@ -30,7 +30,11 @@ class Question(NamedTuple):
 
 
 def _pair(figure: Figure) -> str:
-    return f"{figure.data} → {figure.foreign or 'unknown classes'}"
+    return f"{figure.data} → {_other(figure)}"
+
+
+def _other(figure: Figure) -> str:
+    return str(figure.foreign or UNKNOWN)
 
 
 MISCLASSIFICATION = Question(
@@ -53,11 +57,13 @@ def panels(rows: Sequence[Row], question: Question) -> list[tuple[Drawing, Table
             wanted = [f for f in figures if (f.metric, f.score) == (metric, score) and question.group(f) == group]
             if question is ATTACKS:
                 wanted.sort(key=question.place)
-            title = f"{METRICS[metric].title} of {SCORES[score]}{f' on {group}' if len(groups) > 1 else ''}"
+            home = {f.data for f in wanted} if question is PAIRS else set()
+            against = f", {next(iter(home))} against other images" if len(home) == 1 else ""
+            title = f"{METRICS[metric].title} of {SCORES[score]}{against}{f' on {group}' if len(groups) > 1 else ''}"
             table = compare(rows, wanted, title=title) if wanted else None
             if table is not None and len(table.lines) * len(wanted) > 1:
                 parts = [question.name, *([str(number + 1)] if number else []), metric, score.replace("_", "-")]
-                places = [question.place(figure) for figure in wanted]
+                places = [_other(figure) if against else question.place(figure) for figure in wanted]
                 drawn.append((lines("-".join(parts), places, table, metric), table))
     return drawn
 

@@ -1,0 +1,66 @@
+"""What `dsui data` prints for a person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dsui.data.check import Report, SplitReport
+from dsui.data.registry import PUBLISHED, SPLITS
+
+
+def sets_table(root: Path) -> Table:
+    """Every data set, and what of it lies below `root`."""
+    caption = "Own images: folder:PATH with train/CLASS/* and test/CLASS/*"
+    table = Table(
+        title=Text(f"Data sets at {root}"), caption=caption, box=box.SIMPLE, collapse_padding=True, pad_edge=False
+    )
+    for heading in ("name", "classes", "train", "test", "shape", "there", "licence, source"):
+        table.add_column(heading, justify="right" if heading in {"classes", "train", "test", "shape"} else "left")
+    for entry in PUBLISHED.values():
+        present = entry.present(root)
+        table.add_row(
+            entry.name,
+            str(entry.classes),
+            *(f"{entry.splits[name].images:,}" if name in entry.splits else "-" for name in SPLITS),
+            "x".join(map(str, entry.shape)),
+            "yes" if len(present) == len(entry.splits) else ", ".join(present) or "no",
+            f"{entry.licence}\n{urlsplit(entry.page).netloc}",
+        )
+    return table
+
+
+def print_report(report: Report) -> None:
+    """What a check found, split by split."""
+    table = Table(title=Text(report.name), box=box.SIMPLE)
+    for heading in ("split", "images", "shape", "channel means", "images per class", "state"):
+        table.add_column(heading, justify="right" if heading == "images" else "left")
+    for split in report.splits:
+        means = " ".join(f"{mean:.4f}" for mean in split.means)
+        shape = "x".join(map(str, split.shape)) if split.shape else "-"
+        state = "; ".join(split.problems) or "ok"
+        table.add_row(split.split, f"{split.images:,}", shape, means, _class_counts(split), Text(state))
+    for name in report.absent:
+        table.add_row(name, "-", "-", "-", "-", "absent")
+    console = Console()
+    console.print(table)
+    for split in report.splits:
+        if split.sizes:
+            (width, height), (widest, highest) = split.sizes
+            console.print(f"{split.split}: images of {width}x{height} to {widest}x{highest} pixels on disk.")
+        if split.skipped:
+            console.print(f"{split.split}: {len(split.skipped)} files skipped.")
+        for skipped in split.skipped:
+            console.print(Text(f"  {skipped.file}: {skipped.reason}"), soft_wrap=True)
+
+
+def _class_counts(split: SplitReport) -> Text:
+    counts = split.per_class
+    if len(counts) > 1 and len(set(counts.values())) == 1:
+        return Text(f"{next(iter(counts.values())):,} in each of {len(counts)}")
+    return Text("\n".join(f"{name}: {count:,}" for name, count in counts.items()) or "-")

@@ -1,0 +1,41 @@
+"""Options that several commands have, each written once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dsui.cli import names
+from dsui.cli.choice import WrongUsage
+from dsui.cli.names import completion
+
+DEVICES = ("auto", "cpu", "cuda")
+
+Device = Annotated[
+    str, typer.Option(metavar="NAME", help="cpu, cuda, or auto.", autocompletion=completion(lambda: DEVICES))
+]
+Foreign = Annotated[
+    str,
+    typer.Option(
+        metavar="NAMES",
+        help="Foreign sets, as in svhn,folder:PATH; by default those at hand.",
+        autocompletion=completion(names.foreign),
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program.")]
+KeepOutputs = Annotated[bool, typer.Option("--cache/--no-cache", help="Keep the outputs in the folders of the runs.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors and what was asked for.")]
+Root = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Where the data sets are; by default $DSUI_DATA, else ~/.cache/dsui/data."),
+]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="folder:PATH: leave out unreadable files.")]
+
+
+def written_path(text: str) -> Path:
+    """A path to write to; an empty one, as an unset variable gives, would be the present folder."""
+    if not text:
+        raise WrongUsage("the name to write to is empty; write . for the present folder.")
+    return Path(text)

@@ -1,0 +1,110 @@
+"""Names as a shell completes them: those of the registries, without importing what they name."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import subprocess
+import sys
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from dsui.backbones import registry as backbones
+from dsui.cli import app, documents, names
+from dsui.cli.bars import Bars
+from dsui.data.pseudo import PSEUDO
+from dsui.data.registry import PUBLISHED
+from dsui.detectors import registry as detectors
+from dsui.evaluation.tasks import TASKS
+from dsui.experiments import grid_file
+from dsui.methods import registry as methods
+from dsui.report.comparison import METRICS
+from dsui.training import recipe_file
+from dsui.training.recipe import Recipe
+
+
+def test_names_are_those_of_the_registries() -> None:
+    assert names.data() == tuple(PUBLISHED)
+    assert names.foreign() == (*PUBLISHED, *PSEUDO)
+    assert names.methods() == methods.names()
+    assert names.backbones() == backbones.names()
+    assert names.detectors() == detectors.names()
+    assert names.tasks() == TASKS
+    assert names.metrics() == tuple(METRICS)
+    assert names.recipes() == tuple(recipe_file.names())
+    assert names.grids() == grid_file.names()
+    assert {f"{field.name}=" for field in dataclasses.fields(Recipe)} - {"name="} == set(names.settings())
+
+
+def completed(line: str) -> list[str]:
+    """What bash is offered for the last word of the line."""
+    words = line.split(" ")
+    asked = {"_DSUI_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    result = CliRunner().invoke(app, [], prog_name="dsui", env=asked)
+    assert result.exit_code == 0
+    return result.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("dsui re", ["reproduce", "report"]),
+        ("dsui data ", ["list", "get", "check"]),
+        ("dsui data get cifar", ["cifar10", "cifar100"]),
+        ("dsui train --data dig", [name for name in PUBLISHED if name.startswith("dig")]),
+        ("dsui train --method m", ["msp", "mc-dropout"]),
+        ("dsui train --backbone ", list(backbones.names())),
+        ("dsui train --recipe p", ["paper"]),
+        ("dsui train --set ep", ["epochs="]),
+        ("dsui train --mode c", ["compiled"]),
+        ("dsui train --calib", ["--calibration"]),
+        ("dsui evaluate run --tasks o", ["ood", "open-set"]),
+        ("dsui evaluate run --tasks noise,o", ["noise,ood", "noise,open-set"]),
+        ("dsui evaluate run --tasks ood,o", ["ood,open-set"]),
+        ("dsui evaluate run --scores unc", ["uncertainty"]),
+        ("dsui evaluate run --detectors rel", ["relative-mahalanobis"]),
+        ("dsui evaluate run --foreign svhn,pa", ["svhn,patches"]),
+        ("dsui compare --metric fp", ["fpr95"]),
+        ("dsui compare --format ", ["terminal", "markdown", "latex", "csv", "json"]),
+        ("dsui reproduce ts", ["tsne"]),
+        ("dsui reproduce tsne --engine s", ["slurm"]),
+        ("dsui report run --device c", ["cpu", "cuda"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names(line: str, offered: list[str]) -> None:
+    assert completed(line) == offered
+
+
+LIGHT = """
+import os, sys
+from typer.testing import CliRunner
+from dsui.cli import app
+for line in ("--help", "--version", "train --help", "train --data x --out y", "evaluate run --on x"):
+    CliRunner().invoke(app, line.split())
+os.environ.update(_DSUI_COMPLETE="complete_bash", COMP_WORDS="dsui train --method ", COMP_CWORD="3")
+print(CliRunner().invoke(app, [], prog_name="dsui").stdout.split()[0], {"torch", "numpy", "scipy"} & set(sys.modules))
+"""
+
+
+def test_help_completion_and_wrong_names_do_not_wait_for_pytorch() -> None:
+    answer = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
+    assert answer.stdout == "dsui set()\n"
+
+
+def test_what_is_no_number_is_null_for_a_program(capsys: pytest.CaptureFixture[str]) -> None:
+    documents.show({"a": [float("nan"), 1.5, (float("inf"),)]})
+    assert "".join(capsys.readouterr().out.split()) == '{"a":[null,1.5,[null]]}'
+
+
+@pytest.mark.parametrize(
+    ("terminal", "quiet", "live"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_a_bar_is_for_a_terminal_that_was_not_asked_for_silence(terminal: bool, quiet: bool, live: bool) -> None:
+    stream = io.StringIO()
+    with Bars(Console(file=stream, force_terminal=terminal, quiet=quiet)) as bars:
+        bars.show("photos [test]", 1, 2)
+        bars.bar.refresh()
+    assert bars.live == live
+    assert ("photos [test]" in stream.getvalue()) == live
