@@ -16,7 +16,7 @@ from dsui.deploy.calibration import CALIBRATION, Calibration, even_choice, measu
 from dsui.errors import DsuiError
 from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.model import load_model, run_facts
-from dsui.evaluation.scores import Moments, Reference, reference
+from dsui.evaluation.scores import SECONDARY, Moments, Reference, reference
 from dsui.evaluation.sources import Sources
 from dsui.training.images import held_out_images, training_images
 from dsui.training.run_folder import WEIGHTS
