@@ -22,7 +22,8 @@ from dsui.data.registry import load
 from dsui.deploy.predictor import Predictor
 from dsui.deploy.rows import Row
 
-OPTIONS = ["--size", "8", "--channels", "1", "--backbone", "small", "--recipe", "demo", "--device", "cpu", "--quiet"]
+SHAPE = ["--size", "8", "--channels", "1"]
+OPTIONS = [*SHAPE, "--backbone", "small", "--recipe", "demo", "--device", "cpu", "--quiet"]
 
 
 class Place(NamedTuple):
@@ -253,6 +254,10 @@ def test_own_images_are_calibrated_with_a_tenth_unless_told_otherwise(
     assert dsui("--data", data, "--out", tmp_path / "own", *short, command="train").status == 0
     assert len(Predictor.load(tmp_path / "own").calibration.errors) == 100
     assert dsui("--data", data, "--calibration", "0", "--out", tmp_path / "all", *short, command="train").status == 0
+    refused = dsui("--data", "digits", "--out", tmp_path / "digits", *short, command="train")
+    assert (refused.status, refused.err.count("\n")) == (2, 1)
+    assert "are for folder:PATH; digits is as it was published" in refused.err
+    short = [word for word in short if word not in SHAPE]
     assert dsui("--data", "digits", "--out", tmp_path / "digits", *short, command="train").status == 0
     for name in ("all", "digits"):
         answer = dsui(tmp_path / name, place.noise, "--coverage", "0.9")

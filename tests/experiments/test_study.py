@@ -105,6 +105,19 @@ def test_a_stopped_run_is_half_done_and_goes_on_to_the_same_figures(finished: St
     assert figures(study.collect()) == figures(finished.collect())
 
 
+@pytest.mark.parametrize("damage", ["", '{"rows": [', "[]"])
+def test_a_cell_whose_file_is_damaged_is_evaluated_again_without_training(
+    finished: Study, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    before = figures(finished.collect())
+    forbid_training(monkeypatch)
+    cell = finished.grid.cells[0]
+    finished.cell_path(cell).write_text(damage)
+    assert finished.state(cell) == State("trained")
+    carry_out(finished)
+    assert figures(finished.collect()) == before
+
+
 def test_a_failing_run_is_written_down_and_the_others_finish(tmp_path: Path) -> None:
     study = tiny_study(tmp_path, TINY.replace("as: [msp, rkl]", "as: [msp, rkl], set: {epochs: 2, peak_rate: 1.0e+30}"))
     assert len(carry_out(study)) == 3

@@ -31,10 +31,11 @@ def demo(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train DS-UI and three rivals on 256 handwritten digits, put five questions to them, and write a report.
+    """Train DS-UI and three rivals on 256 digits, and compare them.
 
-    Nothing is downloaded: digits and photographs come with scikit-learn. It takes a minute or two on two CPU cores;
-    stopped at any moment, it goes on with what is left.
+    Five questions are put to 24 small networks, the answers printed as one table, and a report is written. Nothing is
+    downloaded: digits and photographs come with scikit-learn. It takes a minute or two on two CPU cores; stopped at any
+    moment, it goes on with what is left.
 
     Example: dsui demo --seeds 5
     """

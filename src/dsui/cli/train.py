@@ -88,8 +88,14 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     root: Root = None,
-    size: Annotated[int, typer.Option(min=1, metavar="PIXELS", help="folder:PATH: side of the images.")] = 32,
-    channels: Annotated[int, typer.Option(metavar="NUMBER", help="folder:PATH: 1 for grey, 3 for colour.")] = 3,
+    side: Annotated[
+        int | None,
+        typer.Option("--size", min=1, metavar="PIXELS", help="folder:PATH: side of the images, 32 by default."),
+    ] = None,
+    colours: Annotated[
+        int | None,
+        typer.Option("--channels", metavar="NUMBER", help="folder:PATH: 1 for grey, 3 for colour, the default."),
+    ] = None,
     skip_bad: SkipBad = False,
     device: Device = "auto",
     mode: Annotated[
@@ -121,6 +127,10 @@ def train(
     for name in (data, outliers):
         if name is not None:
             data_set(name)
+    folders = [name for name in (data, outliers) if name is not None and name.startswith(FOLDER)]
+    if not folders and (side is not None or colours is not None or skip_bad):
+        raise WrongUsage(f"--size, --channels and --skip-bad are for folder:PATH; {data} is as it was published.")
+    shape = (32 if side is None else side, 3 if colours is None else colours)
     assigned = dict(_assignment(setting) for setting in settings or [])
 
     import torch
@@ -145,8 +155,8 @@ def train(
         chosen = load_recipe(recipe, data, overrides)
     resume = resume or _restarted(out / CONFIG)
     with joined(kind) as world:
-        whole = _images(data, root, size, channels, skip_bad)
-        foreign = None if outliers is None else _images(outliers, root, size, channels, skip_bad)
+        whole = _images(data, root, *shape, skip_bad)
+        foreign = None if outliers is None else _images(outliers, root, *shape, skip_bad)
         channels, size = whole.shape[:2]
         share = calibration if calibration is not None else 0.1 if data.startswith(FOLDER) else 0.0
         config = RunConfig(

@@ -23,7 +23,7 @@ POSITIVES = {"misclassification": "errors", "ood": "photos", "noise": "noise"}
 
 
 def verify(device: Device = "cpu", as_json: Json = False, quiet: Quiet = False) -> None:
-    """Run a small shipped experiment again and compare it with its shipped figures.
+    """Run a small shipped experiment again and compare the figures.
 
     Trains the baseline and DS-UI on embedded digits with three seeds each, in about ten seconds on a CPU. The exit
     status is 1 where a figure lies farther from the shipped ones than chance explains.

@@ -59,12 +59,13 @@ class Study:
         return self.out / CELLS / f"{cell.key}.json"
 
     def record(self, cell: Cell) -> dict[str, Any]:
-        """What is written of a cell: "rows" and "points", or "error"; empty before it has ended."""
+        """What is written of a cell: "rows" and "points", or "error"; empty before it has ended, and where its file is
+        damaged, so that it is evaluated again."""
         try:
-            found: dict[str, Any] = json.loads(self.cell_path(cell).read_bytes())
-        except FileNotFoundError:
+            found = json.loads(self.cell_path(cell).read_bytes())
+        except (FileNotFoundError, ValueError):
             return {}
-        return found
+        return found if isinstance(found, dict) else {}
 
     def done(self, cell: Cell) -> bool:
         return "rows" in self.record(cell)
