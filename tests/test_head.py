@@ -316,7 +316,8 @@ BAD_CONSTRUCTION = [
     ({"in_features": 0}, "in_features must be at least 1"),
     ({"temperature": 0.0}, "temperature must be positive"),
     ({"variance_floor": -1.0}, "variance_floor must be positive"),
-    ({"logit_scale": "fixed"}, "logit_scale must be one of 'learned', None"),
+    ({"logit_scale": "fixed"}, "logit_scale must be 'learned', a number to start from, or None, got 'fixed'"),
+    ({"logit_scale": 0.0}, "logit_scale must be positive"),
     ({"covariance": "full"}, "covariance must be one of 'diagonal'"),
     ({"precision": "double"}, "precision must be one of"),
 ]

@@ -50,8 +50,9 @@ REGULARIZERS: tuple[Regularizer, ...] = ("reg", "reg-paper", "kl")
 
 MEANS_AT_START = 0.1
 """Deviation of the random means, small beside the features' 1: docs/decisions.md has the figures."""
-SCALE_AT_START = 16.0
-"""The logit scale starts at 16 / M: a feature on a class weight of its own length then has logit 16."""
+SCALE_AT_START = 48.0
+"""The logit scale starts at 48 / M: a feature on a class weight of its own length then has logit 48.
+docs/decisions.md has the figures."""
 SMALLEST_WEIGHT = 1e-6
 """A component that explains nothing after EM keeps this weight, so that its logit stays finite."""
 
@@ -101,7 +102,8 @@ class Prepared(NamedTuple):
 class MoGMMHead(nn.Module):
     """Replaces a classifier's last linear layer; every method takes raw features [B, in_features].
 
-    `temperature` None means max(1, M / 64). `precision` holds in training mode; in evaluation mode it is
+    `logit_scale` is learned; a number is M times where it starts, None fixes it at 1. `temperature` None means
+    max(1, M / 64). `precision` holds in training mode; in evaluation mode it is
     `evaluation_precision`, to be set to "fast" for a device without float64 units.
     `covariance` knows "diagonal", as in the paper.
     """
@@ -116,7 +118,7 @@ class MoGMMHead(nn.Module):
         num_classes: int,
         components: int = 8,
         project: bool = True,
-        logit_scale: Literal["learned"] | None = "learned",
+        logit_scale: Literal["learned"] | float | None = "learned",
         temperature: float | None = None,
         variance_floor: float = 1e-3,
         covariance: Literal["diagonal"] = "diagonal",
@@ -131,7 +133,11 @@ class MoGMMHead(nn.Module):
         check_at_least("components", components, 1)
         check_positive("temperature", temperature)
         check_positive("variance_floor", variance_floor)
-        check_choice("logit_scale", logit_scale, ("learned", None))
+        start = SCALE_AT_START if logit_scale == "learned" else logit_scale
+        if isinstance(start, str):
+            raise ValueError(f"logit_scale must be 'learned', a number to start from, or None, got {start!r}.")
+        if start is not None:
+            check_positive("logit_scale", start)
         check_choice("covariance", covariance, ("diagonal",))
         check_choice("precision", precision, PRECISIONS)
         check_choice("evaluation_precision", evaluation_precision, PRECISIONS)
@@ -143,8 +149,7 @@ class MoGMMHead(nn.Module):
         self.means = nn.Parameter(MEANS_AT_START * torch.randn(shape))
         self.log_variances = nn.Parameter(torch.zeros(shape))
         self.mixing_logits = nn.Parameter(torch.zeros(shape[:2]))
-        start = torch.tensor(math.log(SCALE_AT_START / in_features))
-        self.log_logit_scale = nn.Parameter(start) if logit_scale == "learned" else None
+        self.log_logit_scale = None if start is None else nn.Parameter(torch.tensor(math.log(start / in_features)))
         self.register_buffer("class_prior", torch.full((num_classes,), 1 / num_classes))
         self.register_buffer("temperature", torch.tensor(float(temperature)))
 

@@ -6,24 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from dsui.experiments.geometry import OBJECTIVES, SEEDS, Geometry, measure, read, table
+from dsui.experiments.geometry import SEEDS, VARIANTS, Geometry, measure, read, table
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def measured() -> dict[str, list[Geometry]]:
-    return {name: [measure(objective, seed) for seed in range(SEEDS)] for name, objective in OBJECTIVES.items()}
+    return {name: [measure(variant, seed) for seed in range(SEEDS)] for name, variant in VARIANTS.items()}
 
 
-@pytest.mark.parametrize("objective", ["sgvb", "bounded"])
+@pytest.mark.parametrize("variant", ["sgvb", "bounded, logit scale from 16"])
 def test_against_plain_cross_entropy_classes_are_tighter_and_farther_apart_in_every_seed(
-    measured: dict[str, list[Geometry]], objective: str
+    measured: dict[str, list[Geometry]], variant: str
 ) -> None:
-    for ours, plain in zip(measured[objective], measured["plain CE"], strict=True):
+    for ours, plain in zip(measured[variant], measured["plain CE"], strict=True):
         assert ours.within < plain.within
         assert ours.between > plain.between
         assert ours.ratio < plain.ratio
+
+
+def test_a_larger_logit_scale_asks_for_less(measured: dict[str, list[Geometry]]) -> None:
+    """With the default start `bounded` draws classes no closer than plain cross-entropy does."""
+    for usual, small in zip(measured["bounded"], measured["bounded, logit scale from 16"], strict=True):
+        assert usual.within > small.within
+        assert usual.between < small.between
 
 
 def test_the_push_does_not_enlarge_margins_over_the_pull_alone(measured: dict[str, list[Geometry]]) -> None:

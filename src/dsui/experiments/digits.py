@@ -23,7 +23,7 @@ from dsui.data.noise import uniform_noise
 from dsui.data.photos import photo_patches
 from dsui.evaluation.metrics import auroc
 from dsui.evaluation.scores import energy, max_probability
-from dsui.head import MoGMMHead
+from dsui.head import SCALE_AT_START, MoGMMHead
 from dsui.objectives import DualSupervisedLoss
 
 CLASSES = 10
@@ -39,6 +39,7 @@ class Recipe:
     peak_rate: float = 3e-3
     weight_decay: float = 5e-4
     components: int = 4
+    scale: float = SCALE_AT_START
 
 
 class Images(NamedTuple):
@@ -81,7 +82,7 @@ def train(
         head = nn.Linear(backbone.out_features, CLASSES)
         decayed, spared = [*backbone.parameters(), *head.parameters()], []
     else:
-        head = MoGMMHead(backbone.out_features, CLASSES, recipe.components)
+        head = MoGMMHead(backbone.out_features, CLASSES, recipe.components, logit_scale=recipe.scale)
         decayed, spared = [*backbone.parameters()], [*head.parameters()]
     groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": spared, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=recipe.peak_rate)

@@ -6,7 +6,7 @@ to its mean is 1 - |mean|^2), so read them together with their ratio.
 
     python -m dsui.experiments.geometry results/geometry.jsonl
 
-writes one JSON line per objective and seed.
+writes one JSON line per variant and seed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,24 @@ from typing import NamedTuple
 import torch
 
 from dsui.experiments.digits import CLASSES, Recipe, load, train
+from dsui.head import SCALE_AT_START
 from dsui.objectives import DualSupervisedLoss, Objective
 
-OBJECTIVES: dict[str, Objective | None] = {"plain CE": None, "bounded": "bounded", "sgvb": "sgvb"}
 SEEDS = 5
+
+
+class Variant(NamedTuple):
+    objective: Objective | None
+    """None is cross-entropy of a linear head."""
+    scale: float = SCALE_AT_START
+
+
+VARIANTS = {
+    "plain CE": Variant(None),
+    "bounded": Variant("bounded"),
+    "bounded, logit scale from 16": Variant("bounded", 16.0),
+    "sgvb": Variant("sgvb"),
+}
 
 
 class Geometry(NamedTuple):
@@ -37,10 +51,11 @@ class Geometry(NamedTuple):
         return self.within / self.between
 
 
-def measure(objective: Objective | None, seed: int) -> Geometry:
-    recipe = Recipe()
+def measure(variant: Variant, seed: int) -> Geometry:
+    recipe = Recipe(scale=variant.scale)
     images = load(seed, recipe.train_images)
-    model = train(images, None if objective is None else DualSupervisedLoss(objective), seed, recipe)
+    loss = None if variant.objective is None else DualSupervisedLoss(variant.objective)
+    model = train(images, loss, seed, recipe)
     with torch.no_grad():
         h = model.backbone(images.test).double()
     z = torch.nn.functional.normalize((h - h.mean(0)) / h.std(0))
@@ -50,11 +65,11 @@ def measure(objective: Objective | None, seed: int) -> Geometry:
 
 
 def read(path: Path) -> dict[str, list[Geometry]]:
-    """Rows by objective, in order of their seeds."""
-    found: dict[str, list[Geometry]] = {name: [] for name in OBJECTIVES}
+    """Rows by variant, in order of their seeds."""
+    found: dict[str, list[Geometry]] = {name: [] for name in VARIANTS}
     for line in path.read_text().splitlines():
         row = json.loads(line)
-        found[row["objective"]].append(Geometry(row["within"], row["between"]))
+        found[row["variant"]].append(Geometry(row["within"], row["between"]))
     return found
 
 
@@ -70,9 +85,9 @@ def table(rows: dict[str, list[Geometry]]) -> str:
 
 def main(path: Path) -> None:
     with path.open("w") as file:
-        for name, objective in OBJECTIVES.items():
+        for name, variant in VARIANTS.items():
             for seed in range(SEEDS):
-                row = {"objective": name, "seed": seed, "data": "digits", **measure(objective, seed)._asdict()}
+                row = {"variant": name, "seed": seed, "data": "digits", **measure(variant, seed)._asdict()}
                 print(json.dumps(row), file=file, flush=True)
 
 

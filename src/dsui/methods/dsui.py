@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dsui import aside
 from dsui.checks import check_positive
 from dsui.evaluation.outputs import Outputs
-from dsui.head import HeadOutput, MoGMMHead, Prepared
+from dsui.head import SCALE_AT_START, HeadOutput, MoGMMHead, Prepared
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
 from dsui.objectives import DualSupervisedLoss
@@ -25,11 +25,21 @@ class DualSupervised(Method):
     """In phase 0, the recipe's density warm-up, cross-entropy of the tied classifier alone.
 
     `kappa` sets the temperature of the class scores, tau = max(1, M / kappa): how many nats the features' M dimensions
-    may say together.
+    may say together. `scale` is where the logit scale starts, times M.
     """
 
-    def __init__(self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, kappa: float = 64.0) -> None:
+    def __init__(
+        self,
+        backbone: str,
+        channels: int,
+        num_classes: int,
+        recipe: Recipe,
+        *,
+        kappa: float = 64.0,
+        scale: float = SCALE_AT_START,
+    ) -> None:
         check_positive("kappa", kappa)
+        check_positive("scale", scale)
         super().__init__()
         released = recipe.head == "released"
         self.network = FeatureNetwork(backbone, channels, recipe, ending="normalized" if released else "linear")
@@ -37,7 +47,9 @@ class DualSupervised(Method):
         self.head: MoGMMHead = (
             MoGMMHead.released(features, num_classes, recipe.components)
             if released
-            else MoGMMHead(features, num_classes, recipe.components, temperature=max(1.0, features / kappa))
+            else MoGMMHead(
+                features, num_classes, recipe.components, logit_scale=scale, temperature=max(1.0, features / kappa)
+            )
         )
         self.objective = DualSupervisedLoss(recipe.objective, recipe.rho, recipe.gamma, recipe.regularizer)
         self.warm_up, self.initializes = recipe.density_warm_up, recipe.initialize
