@@ -41,6 +41,7 @@ def with_line(line: str) -> str:
         ("cifar10-paper", 3 * 5 + 4 * 3, 2 * 5 + 4 * 3),
         ("cifar10-parts", 8 * 3, 8 * 3),
         ("cifar10-selection", 31, 31),
+        ("cifar10-modern", 9, 9),
     ],
 )
 def test_every_shipped_grid_has_the_cells_of_its_table(name: str, cells: int, runs: int) -> None:
@@ -181,6 +182,7 @@ def test_settings_that_change_nothing_lead_to_the_same_run() -> None:
         (TINY.replace("{method: dsui}", "{method: dsui, set: {epochs: [2, 3]}}"), ["two different runs", "label"]),
         (TINY[: TINY.index("table:")], ["has no table"]),
         (with_line("set: 3"), ["set is 3"]),
+        (with_line("detectors: [kn]"), ["detector 'kn'", "'knn'"]),
         ("- 1", ["no mapping"]),
         ("title: [", ["not valid YAML", "line 1"]),
     ],

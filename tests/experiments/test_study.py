@@ -105,6 +105,14 @@ def test_a_stopped_run_is_half_done_and_goes_on_to_the_same_figures(finished: St
     assert figures(study.collect()) == figures(finished.collect())
 
 
+def test_detectors_of_a_grid_score_beside_the_runs_own_scores(tmp_path: Path) -> None:
+    study = tiny_study(tmp_path, TINY.replace("[misclassification]", "[ood]") + "foreign: [photos]\ndetectors: [knn]\n")
+    carry_out(study)
+    found = {row.score: row.metrics["auroc"] for row in study.collect() if row.method == "dsui"}
+    assert 0.5 < found["knn"] < 1
+    assert found["knn"] != found["max_probability"]
+
+
 @pytest.mark.parametrize("damage", ["", '{"rows": [', "[]"])
 def test_a_cell_whose_file_is_damaged_is_evaluated_again_without_training(
     finished: Study, monkeypatch: pytest.MonkeyPatch, damage: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,11 @@ from dsui.cli import names
 from dsui.cli.choice import WrongUsage
 from dsui.cli.names import completion
 
+if TYPE_CHECKING:
+    from dsui.training.step import Mode
+
 DEVICES = ("auto", "cpu", "cuda")
+MODES: dict[str, Mode | None] = {"auto": None, "eager": "eager", "compiled": "compiled", "graph": "graph"}
 
 Device = Annotated[
     str, typer.Option(metavar="NAME", help="cpu, cuda, or auto.", autocompletion=completion(lambda: DEVICES))
@@ -30,6 +34,15 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors a
 Root = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Where the data sets are; by default $DSUI_DATA, else ~/.cache/dsui/data."),
+]
+Steps = Annotated[
+    str,
+    typer.Option(
+        "--mode",
+        metavar="NAME",
+        help=f"How training steps run: {', '.join(MODES)}.",
+        autocompletion=completion(lambda: MODES),
+    ),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="folder:PATH: leave out unreadable files.")]
 

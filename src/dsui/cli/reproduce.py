@@ -14,7 +14,7 @@ from dsui.cli import documents, names
 from dsui.cli.choice import known
 from dsui.cli.formats import Form, Format, check_form
 from dsui.cli.names import completion
-from dsui.cli.options import DEVICES, Device, Json, Quiet, Root, written_path
+from dsui.cli.options import DEVICES, MODES, Device, Json, Quiet, Root, Steps, written_path
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def reproduce(
     ] = None,
     seeds: Annotated[str, typer.Option(metavar="NUMBERS", help="Run these seeds only: 0,1")] = "",
     device: Device = "auto",
+    mode: Steps = "auto",
     cache: Annotated[
         bool, typer.Option("--cache/--no-cache", help="Keep the outputs in the folders of the runs; they are large.")
     ] = False,
@@ -85,6 +86,7 @@ def reproduce(
     check_form(form, None, as_json)
     known("engine", engine, ENGINES)
     known("device", device, DEVICES)
+    known("mode", mode, MODES)
     if not name.lower().endswith((".yaml", ".yml")):
         known("grid", name, (*names.grids(), "FILE.yaml"))
     import torch
@@ -109,7 +111,7 @@ def reproduce(
         else:
             show_list(study, wanted, found, workers)
         return
-    command = _command(name, study, device, cache)
+    command = _command(name, study, device, mode, cache)
     if engine == "slurm":
         _write_script(study, jobs, command, device != "cpu", as_json)
         return
@@ -117,7 +119,7 @@ def reproduce(
     try:
         with StudyScreen(study, jobs, collects=not keys, quiet=quiet) as screen:
             if engine == "local" and workers == 1:
-                screen.run(jobs, Conditions(root, place, cache, screen, screen.images, screen.say))
+                screen.run(jobs, Conditions(root, place, cache, screen, screen.images, screen.say, MODES[mode]))
             else:
                 _delegate(jobs, command, engine, workers, screen)
     except (InterruptedRun, KeyboardInterrupt) as stop:
@@ -164,10 +166,10 @@ def _write_script(study: Study, jobs: Sequence[Job], command: Sequence[str], gpu
     typer.echo(f"sbatch {shlex.quote(str(out / SCRIPT))}")
 
 
-def _command(name: str, study: Study, device: str, cache: bool) -> list[str]:
+def _command(name: str, study: Study, device: str, mode: str, cache: bool) -> list[str]:
     """This study from any folder; `--cell` is to follow."""
     grid = str(Path(name).expanduser().absolute()) if name.lower().endswith((".yaml", ".yml")) else name
     folders = {"--out": study.out, "--runs": study.runs, "--root": study.root}
     placed = [part for option, path in folders.items() if path is not None for part in (option, str(path.absolute()))]
     kept = ["--cache"] if cache else []
-    return [sys.executable, "-m", "dsui", "reproduce", grid, *placed, "--device", device, *kept]
+    return [sys.executable, "-m", "dsui", "reproduce", grid, *placed, "--device", device, "--mode", mode, *kept]

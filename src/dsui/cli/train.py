@@ -12,14 +12,11 @@ import typer
 from dsui.cli import documents, names
 from dsui.cli.choice import FOLDER, WrongUsage, data_set, known, typed
 from dsui.cli.names import completion
-from dsui.cli.options import Device, Json, Quiet, Root, SkipBad, written_path
+from dsui.cli.options import MODES, Device, Json, Quiet, Root, SkipBad, Steps, written_path
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
     from dsui.training.config import RunConfig
-    from dsui.training.step import Mode
-
-MODES: dict[str, Mode | None] = {"auto": None, "eager": "eager", "compiled": "compiled", "graph": "graph"}
 
 
 def train(
@@ -98,12 +95,7 @@ def train(
     ] = None,
     skip_bad: SkipBad = False,
     device: Device = "auto",
-    mode: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help=f"How steps run: {', '.join(MODES)}.", autocompletion=completion(lambda: MODES)
-        ),
-    ] = "auto",
+    mode: Steps = "auto",
     deterministic: Annotated[bool, typer.Option("--deterministic", help="The same bits on every run; slower.")] = False,
     sync_norms: Annotated[bool, typer.Option(help="Several processes: batch norm over all of them.")] = True,
     checkpoint_seconds: Annotated[

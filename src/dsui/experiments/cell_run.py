@@ -21,6 +21,7 @@ from dsui.training.distributed import World
 from dsui.training.images import held_out_images, training_images
 from dsui.training.loop import Reporter, fit
 from dsui.training.run_folder import CONFIG, WEIGHTS
+from dsui.training.step import Mode
 
 
 class Outcome(NamedTuple):
@@ -32,7 +33,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under which cells run: where data lie, on which device, whether outputs stay on disk, and who is told."""
+    """Under which cells run: where data lie, on which device, whether outputs stay, who is told, how steps run."""
 
     root: Path | None
     device: torch.device
@@ -40,6 +41,7 @@ class Conditions:
     reporter: Reporter
     images: Progress = lambda _name, _done, _total: None
     warn: Callable[[str], None] = lambda _sentence: None
+    mode: Mode | None = None
 
 
 def train(cell: Cell, run: Path, conditions: Conditions) -> None:
@@ -61,6 +63,7 @@ def train(cell: Cell, run: Path, conditions: Conditions) -> None:
         World(),
         conditions.reporter,
         resume=begun,
+        mode=conditions.mode,
         outliers=outliers,
         held_out=held_out,
     )
@@ -72,7 +75,7 @@ def evaluate(cell: Cell, run: Path, conditions: Conditions) -> Outcome:
     part: Part = "test" if facts.config.held_out == 0 else "held-out"
     sources = Sources(facts.config, facts.classes, part, conditions.root)
     with OutputCache(facts, conditions.device, keep=conditions.keep_outputs) as cache:
-        asked = Evaluation(cache, sources, (), conditions.images, conditions.warn)
+        asked = Evaluation(cache, sources, cell.detectors, conditions.images, conditions.warn)
         rows = [row for task in cell.tasks for row in asked.rows(task, cell.foreign, cell.epsilons)]
         points = {None: lambda *_: [], "distributions": distributions, "embedding": embedding}[cell.figure]
         return Outcome(rows, points(asked, sources, cell.foreign))

@@ -18,7 +18,8 @@ class Cell:
     """One run predicting with one method: `predictor`, by default the method it was trained with.
 
     `label` names its line of the table, `settings` what `set` changed in the recipe or told the method. `figure` is
-    "distributions" or "embedding" where a figure needs more of the run than its results rows.
+    "distributions" or "embedding" where a figure needs more of the run than its results rows. `detectors` are fitted to
+    its outputs and score beside its own.
     """
 
     config: RunConfig
@@ -29,6 +30,7 @@ class Cell:
     foreign: tuple[str, ...]
     epsilons: tuple[float, ...]
     figure: str | None
+    detectors: tuple[str, ...] = ()
 
     @property
     def run(self) -> str:
@@ -42,7 +44,8 @@ class Cell:
     @property
     def identity(self) -> dict[str, object]:
         """The whole configuration of run and evaluation: a cell is done when rows of this identity are there."""
-        return {
+        fitted = {"detectors": list(self.detectors)} if self.detectors else {}
+        return fitted | {
             "run": self.config.mapping(),
             "predictor": self.predictor,
             "tasks": list(self.tasks),

@@ -10,10 +10,10 @@
     table:
       - {task: misclassification, metrics: auroc, scores: [max_probability, entropy]}
 
-A list means each of its values, several lists their product; `tasks`, `foreign` and `epsilons` are lists of what is
-evaluated in every run. `known` and `foreign` may differ by data set: {cifar10: [svhn], svhn: [cifar10]}. `set` changes
-settings of recipe and method; that of a run adds to the one at the top. `as` predicts with another method that takes
-the same weights. A method that cannot be built on one of several backbones is left out there.
+A list means each of its values, several lists their product; `tasks`, `foreign`, `epsilons` and `detectors` are lists
+of what is evaluated in every run. `known` and `foreign` may differ by data set: {cifar10: [svhn], svhn: [cifar10]}.
+`set` changes settings of recipe and method; that of a run adds to the one at the top. `as` predicts with another method
+that takes the same weights. A method that cannot be built on one of several backbones is left out there.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import yaml
 from dsui.backbones import registry as backbones
 from dsui.data.pseudo import PSEUDO
 from dsui.data.registry import FOLDER, published
+from dsui.detectors import registry as detectors
 from dsui.errors import DsuiError
 from dsui.evaluation import published as paper
 from dsui.evaluation.tasks import EPSILONS, TASKS
@@ -58,6 +59,7 @@ DEFAULTS: dict[str, Any] = {
     "tasks": NEEDED,
     "foreign": [],
     "epsilons": list(EPSILONS),
+    "detectors": [],
     "label": None,
 }
 """The keys of an entry of `runs`, which may also stand at the top."""
@@ -134,6 +136,9 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
     tasks, epsilons = _tuple(values["tasks"], str, where), _tuple(values["epsilons"], float, where)
     for task in tasks:
         _check("task", task, TASKS, f"{where}: there is no")
+    fitted = _tuple(values["detectors"], str, where)
+    for detector in fitted:
+        _check("detector", detector, detectors.names(), f"{where}: there is no")
     possible = False
     for data, backbone, method, recipe in product(
         *(_tuple(values[key], str, where) for key in ("data", "backbone", "method", "recipe"))
@@ -173,6 +178,7 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
                         foreign=foreign,
                         epsilons=epsilons if "fgsm" in tasks else (),
                         figure=figure,
+                        detectors=fitted,
                     )
     if not possible:
         raise GridError(f"{where}: none of its methods can be built on its backbones; choose others.")
