@@ -9,14 +9,13 @@ than 8 processors, and pinned memory on a GPU. Medians of interleaved repeats, a
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import statistics
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import measuring
 import numpy as np
 import torch
 from PIL import Image, ImageOps
@@ -103,15 +102,7 @@ def captured_batches(images: MemorySet, device: torch.device) -> Iterator[Tensor
 
 
 def rate(batches: Iterator[Tensor], count: int, device: torch.device) -> float:
-    time.sleep(1)  # the other way's workers fill their queues and come to rest
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(count):
-        next(batches)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return count / (time.perf_counter() - start)
+    return 1 / measuring.seconds_each(batches, count, device, pause=1)
 
 
 def moments(batches: Iterator[Tensor]) -> tuple[float, float, float]:
@@ -172,17 +163,13 @@ def show(path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="write the table to this file")
+    parser = measuring.command(__doc__)
     parser.add_argument("--png", type=Path, help="draw augmented photograph patches into this file and measure nothing")
     options = parser.parse_args()
     if options.png:
         show(options.png)
         return
-    text = report()
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    measuring.show(report, options.out)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ small net and 1x28x28 on a CPU. Medians of interleaved repeats, all in one run.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import measuring
 import torch
 from torch import Tensor
 
@@ -219,13 +219,7 @@ def report() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="write the table to this file")
-    options = parser.parse_args()
-    text = report()
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    measuring.show(report, measuring.command(__doc__).parse_args().out)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import measuring
 import torch
 from torch import Tensor
 from torch import distributions as dist
@@ -220,18 +221,14 @@ def table(device: str, batch: int) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="write the table to this file")
+    parser = measuring.command(__doc__)
     parser.add_argument("--peak", nargs=3, metavar=("WAY", "B", "C"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peak:
         print_cpu_peak(options.peak[0], int(options.peak[1]), int(options.peak[2]))
         return
     device, batch = ("cuda", 256) if torch.cuda.is_available() else ("cpu", 64)
-    text = "\n".join(table(device, batch)) + "\n"
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    measuring.show(lambda: "\n".join(table(device, batch)) + "\n", options.out)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,14 @@ the small net. Medians of interleaved repeats, all in one run; below, where the 
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import statistics
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from pathlib import Path
 
+import measuring
 import torch
 from data import PillowImages
 from torch import Tensor
@@ -132,15 +131,7 @@ def deterministic_steps(images: MemorySet, backbone: str, recipe: Recipe, device
 
 
 def milliseconds(steps: Iterator[None], count: int, device: torch.device) -> float:
-    time.sleep(0.5)  # the other way's workers fill their queues and come to rest
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(count):
-        next(steps)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return 1000 * (time.perf_counter() - start) / count
+    return 1000 * measuring.seconds_each(steps, count, device, pause=0.5)
 
 
 def measured(ways: dict[str, Iterator[None]], counts: dict[str, int], repeats: int, device: torch.device) -> Timing:
@@ -252,7 +243,7 @@ def compare(
 
 
 def report() -> str:
-    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    device = measuring.the_device()
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which deterministic products ask for
     processors = os.cpu_count() or 1
     workers = 8 if processors >= 8 else 2
@@ -277,15 +268,9 @@ def report() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="write the table to this file")
-    options = parser.parse_args()
-    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-    with own_stream(device):
-        text = report()
-    print(text)
-    if options.out:
-        options.out.write_text(text)
+    options = measuring.command(__doc__).parse_args()
+    with own_stream(measuring.the_device()):
+        measuring.show(report, options.out)
 
 
 if __name__ == "__main__":
