@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -38,19 +38,7 @@ LN_2PI = math.log(2 * math.pi)
 NARROW = 32
 
 
-class NaturalGaussians(NamedTuple):
-    """N Gaussians ready to be evaluated: what of ln N does not depend on a feature."""
-
-    natural: Tensor
-    """[N, 2M] (-1/(2b), mu/b)."""
-    constant: Tensor
-    """[N] c(mu, b)."""
-    origin: Tensor | None
-    """[M] subtracted from means and features; None where the origin is not moved."""
-    result: torch.dtype
-    """Of the log-densities."""
-
-
+@uncompiled
 def gaussian_log_prob(
     features: Tensor,
     means: Tensor,
@@ -65,37 +53,19 @@ def gaussian_log_prob(
     Below `min_log_variance` a log-variance counts as that minimum, and its gradient is that of
     projected descent: it may raise the variance, never lower it further.
     """
-    prepared = prepare(means, log_variances, features.dtype, precision, min_log_variance)
-    return evaluate(features, prepared).view(features.shape[0], *means.shape[:-1])
-
-
-@uncompiled
-def prepare(
-    means: Tensor, log_variances: Tensor, features: torch.dtype, precision: Precision, min_log_variance: float
-) -> NaturalGaussians:
-    """The Gaussians of `gaussian_log_prob` for features of the given type; [..., M] are flattened to [N, M]."""
     size = means.shape[-1]
-    result = torch.promote_types(torch.promote_types(features, means.dtype), torch.float32)
+    result = torch.promote_types(torch.promote_types(features.dtype, means.dtype), torch.float32)
     if precision == "exact":
         result = torch.float64
     working = torch.float64 if size <= NARROW else result
-    mu, v = (t.reshape(-1, size).to(working) for t in (means, log_variances))
-    origin = None
+    z, mu, v = (t.reshape(-1, size).to(working) for t in (features, means, log_variances))
     if precision == "exact":
         origin = mu.detach().mean(0)
-        mu = mu - origin
-    natural, constant = _NaturalForm.apply(mu, v, min_log_variance)  # type: ignore[no-untyped-call]
-    return NaturalGaussians(natural, constant, origin, result)
-
-
-@uncompiled
-def evaluate(features: Tensor, gaussians: NaturalGaussians) -> Tensor:
-    """[B, M] -> [B, N] ln N."""
-    z = features.to(gaussians.natural.dtype)
-    if gaussians.origin is not None:
-        z = z - gaussians.origin
-    log_prob: Tensor = _Evaluation.apply(z, gaussians.natural, gaussians.constant)  # type: ignore[no-untyped-call]
-    return log_prob.to(gaussians.result)
+        z, mu = z - origin, mu - origin
+    log_prob: Tensor = _GaussianLogProb.apply(  # type: ignore[no-untyped-call]
+        z, mu, v, min_log_variance
+    )
+    return log_prob.to(result).view(features.shape[0], *means.shape[:-1])
 
 
 def mixture_log_prob(component_log_prob: Tensor, log_weights: Tensor, temperature: Tensor | None = None) -> Tensor:
@@ -229,47 +199,32 @@ def _divergence_gradients(means: Tensor, log_variances: Tensor, grad: Tensor) ->
     return grad * means, torch.addcmul(-half, half, log_variances.exp())
 
 
-class _NaturalForm(torch.autograd.Function):
-    """`natural_parameters` with a gradient that keeps no tensor beside its inputs and outputs."""
+class _GaussianLogProb(torch.autograd.Function):
+    """[B, M], [N, M], [N, M] -> [B, N], keeping no tensor larger than its inputs and output for the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, means: Tensor, log_variances: Tensor, min_log_variance: float) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, features: Tensor, means: Tensor, log_variances: Tensor, min_log_variance: float) -> Tensor:
         natural, constant = natural_parameters(means, log_variances, min_log_variance)
-        ctx.save_for_backward(means, log_variances, natural)
-        ctx.min_log_variance = min_log_variance
-        return natural, constant
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_natural: Tensor, d_constant: Tensor) -> tuple[Tensor, Tensor, None]:
-        means, log_variances, natural = ctx.saved_tensors
-        return *_parameter_gradients(
-            means, log_variances, natural, d_natural, d_constant[:, None], ctx.min_log_variance
-        ), None
-
-
-class _Evaluation(torch.autograd.Function):
-    """<(z^2, z), natural> + constant: [B, M], [N, 2M], [N] -> [B, N]."""
-
-    @staticmethod
-    def forward(ctx: Any, features: Tensor, natural: Tensor, constant: Tensor) -> Tensor:
         statistics = torch.cat([features.square(), features], 1)
-        ctx.save_for_backward(statistics, natural)
+        ctx.save_for_backward(statistics, means, log_variances, natural)
+        ctx.min_log_variance = min_log_variance
         with true_precision(features.device):
             return torch.addmm(constant, statistics, natural.T)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        statistics, natural = ctx.saved_tensors
-        d_features = d_natural = d_constant = None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        statistics, means, log_variances, natural = ctx.saved_tensors
+        d_features = d_means = d_log_variances = None
         with true_precision(grad.device):
             if ctx.needs_input_grad[0]:
                 d_square, d_linear = (grad @ natural).chunk(2, 1)
                 d_features = torch.addcmul(d_linear, statistics.chunk(2, 1)[1], d_square, value=2)
-            if ctx.needs_input_grad[1]:
-                d_natural, d_constant = grad.T @ statistics, grad.sum(0)
-        return d_features, d_natural, d_constant
+            if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
+                d_means, d_log_variances = _parameter_gradients(
+                    means, log_variances, natural, grad.T @ statistics, grad.sum(0)[:, None], ctx.min_log_variance
+                )
+        return d_features, d_means, d_log_variances, None
 
 
 @fused

@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -30,13 +30,11 @@ from torch import Tensor, nn
 from dsui import em
 from dsui.checks import check_at_least, check_choice, check_features, check_labels, check_positive
 from dsui.density import (
-    NaturalGaussians,
     Precision,
     divergence_from_standard_normal,
-    evaluate,
+    gaussian_log_prob,
     mixture_log_prob,
     mixture_mean,
-    prepare,
     product,
 )
 from dsui.projection import SphereProjection
@@ -80,23 +78,6 @@ class HeadOutput:
     def log_joint(self) -> Tensor:
         """[B, C] ln omega_i + ln GMM_i(z), untempered; computed when asked for, since most objectives do not."""
         return self.log_prior + mixture_log_prob(self.component_log_prob, self.log_mixing)
-
-
-class Prepared(NamedTuple):
-    """The head's parameters as `forward` uses them."""
-
-    gaussians: NaturalGaussians
-    """All C x K components."""
-    classifier: Tensor
-    """[C, M] s W."""
-    log_mixing: Tensor
-    """[C, K] ln eta."""
-    log_prior: Tensor
-    """[C] ln omega."""
-
-    def tensors(self) -> tuple[Tensor, ...]:
-        parts = (*self.gaussians, *self[1:])
-        return tuple(part for part in parts if isinstance(part, Tensor))
 
 
 class MoGMMHead(nn.Module):
@@ -180,23 +161,14 @@ class MoGMMHead(nn.Module):
         """s, positive; 1 for the paper's plain tie."""
         return 1.0 if self.log_logit_scale is None else self.log_logit_scale.exp()
 
-    def prepare(self) -> Prepared:
-        """What `forward` needs of the parameters and no image, for a caller that has time for it before."""
-        return Prepared(
-            self._gaussians(),
-            self.logit_scale * self.class_weights,
-            self.mixing_logits.log_softmax(1),
-            self.class_prior.log(),
-        )
-
-    def forward(self, x: Tensor, prepared: Prepared | None = None) -> HeadOutput:
+    def forward(self, x: Tensor) -> HeadOutput:
         """Everything the head knows of raw features; in training mode running statistics move as well."""
-        gaussians, classifier, log_mixing, log_prior = self.prepare() if prepared is None else prepared
         z, norm = self._project(x, update=self.training)
         features = z.to(self.means.dtype)
-        components = evaluate(z, gaussians).view(len(z), *self.means.shape[:2])
+        components = self._component_log_prob(z)
+        log_prior, log_mixing = self.class_prior.log(), self.mixing_logits.log_softmax(1)
         return HeadOutput(
-            logits=product(features, classifier),
+            logits=self.logit_scale * product(features, self.class_weights),
             class_scores=log_prior + mixture_log_prob(components, log_mixing, self.temperature),
             features=features,
             norm=norm.to(self.means.dtype),
@@ -216,8 +188,7 @@ class MoGMMHead(nn.Module):
 
     def component_log_prob(self, x: Tensor) -> Tensor:
         """[B, C, K] ln N(z; mu_ij, diag b_ij)."""
-        z, _ = self._project(x)
-        return evaluate(z, self._gaussians()).view(len(z), *self.means.shape[:2])
+        return self._component_log_prob(self._project(x)[0])
 
     def regularizer(self, kind: Regularizer = "reg") -> Tensor:
         """Proposition 1: sum_i w*_i { sum_j eta_ij ln(K eta_ij) + sum_j eta*_ij / 2 sum_m (b + a^2 - ln b - 1) }.
@@ -280,22 +251,17 @@ class MoGMMHead(nn.Module):
     def _project(self, x: Tensor, update: bool = False) -> tuple[Tensor, Tensor]:
         """z and |h|, in float64 where densities are exact; by batch statistics in training mode."""
         check_features(x, self.in_features, self.training)
-        x = x.to(self._feature_type)
+        exact = self._active_precision == "exact"
+        x = x.to(torch.float64 if exact else torch.promote_types(self.means.dtype, torch.float32))
         if self.projection is None:
             return x, torch.linalg.vector_norm(x, dim=1)
         return self.projection.project(x, batch_statistics=self.training, update=update)
 
-    @property
-    def _feature_type(self) -> torch.dtype:
-        """Of z: float64 where densities are exact."""
-        exact = self._active_precision == "exact"
-        return torch.float64 if exact else torch.promote_types(self.means.dtype, torch.float32)
-
-    def _gaussians(self) -> NaturalGaussians:
+    def _component_log_prob(self, z: Tensor) -> Tensor:
         widening = math.log(2) if self.marginal else 0.0
         log_variances = self.log_variances + widening if self.marginal else self.log_variances
         floor = math.log(self.variance_floor) + widening
-        return prepare(self.means, log_variances, self._feature_type, self._active_precision, floor)
+        return gaussian_log_prob(z, self.means, log_variances, self._active_precision, floor)
 
     def _class_samples(self, x: Tensor, y: Tensor) -> em.ClassSamples:
         check_features(x, self.in_features, training=False)

@@ -29,7 +29,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dsui import aside
 from dsui.checks import check_choice, check_labels
 from dsui.density import LN_2PI
 from dsui.errors import DivergenceError
@@ -70,20 +69,14 @@ class DualSupervisedLoss:
 
     def __call__(self, out: HeadOutput, y: Tensor, head: MoGMMHead) -> Tensor:
         check_labels(y, *out.logits.shape)
-        regularizer = aside.begin(lambda: self._regularizer(head), lambda made: made, y.device)
         parts = {"cross_entropy": F.cross_entropy(out.logits, y), "dual": self._dual(out, y, head)}
         total = parts["cross_entropy"] + parts["dual"]
-        for value in regularizer():
-            parts["regularizer"] = value
-            total = total + self.gamma * value
+        if self.regularizer is not None:
+            released = self.objective == "released"
+            parts["regularizer"] = released_regularizer(head) if released else head.regularizer(self.regularizer)
+            total = total + self.gamma * parts["regularizer"]
         self.terms = {name: part.detach() for name, part in parts.items()}
         return total
-
-    def _regularizer(self, head: MoGMMHead) -> tuple[Tensor, ...]:
-        """Nothing where it is left out."""
-        if self.regularizer is None:
-            return ()
-        return (released_regularizer(head) if self.objective == "released" else head.regularizer(self.regularizer),)
 
     def _dual(self, out: HeadOutput, y: Tensor, head: MoGMMHead) -> Tensor:
         match self.objective:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dsui.density import mixture_mean
-from dsui.head import MoGMMHead, Prepared
+from dsui.head import HeadOutput, MoGMMHead
 
 SLOPE = 0.2
 DRIFT = 1e-8
@@ -50,10 +50,10 @@ class ReleasedHead(MoGMMHead):
         """[C, M] sum_j pi_ij mu_ij, pi not normalised."""
         return mixture_mean(self.means, self.mixing_logits)
 
-    def prepare(self) -> Prepared:
+    def forward(self, x: Tensor) -> HeadOutput:
         with torch.no_grad():
             self.class_prior.add_(DRIFT)
-        return super().prepare()
+        return super().forward(x)
 
     def _project(self, x: Tensor, update: bool = False) -> tuple[Tensor, Tensor]:
         z, norm = super()._project(x, update)

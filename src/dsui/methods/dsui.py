@@ -8,10 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dsui import aside
 from dsui.checks import check_positive
 from dsui.evaluation.outputs import Outputs
-from dsui.head import SCALE_AT_START, HeadOutput, MoGMMHead, Prepared
+from dsui.head import SCALE_AT_START, HeadOutput, MoGMMHead
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
 from dsui.objectives import DualSupervisedLoss
@@ -55,9 +54,7 @@ class DualSupervised(Method):
         self.warm_up, self.initializes = recipe.density_warm_up, recipe.initialize
 
     def forward(self, images: Tensor) -> HeadOutput:
-        prepared = aside.begin(self.head.prepare, Prepared.tensors, images.device)
-        features = self.network(images)
-        output: HeadOutput = self.head(features, prepared())
+        output: HeadOutput = self.head(self.network(images))
         return output
 
     def loss(self, output: HeadOutput, labels: Tensor) -> Tensor:
