@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+import result_row
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -132,26 +133,16 @@ def test_scores_differ_by_more_than_colour() -> None:
 
 # Figures 3, 5 and 6
 
-ROW = Row(
-    run="a",
+ROW = replace(
+    result_row.ROW,
     method="msp",
     objective=None,
     data="digits",
     backbone="small",
     recipe="demo",
-    seed=0,
     task="misclassification",
     foreign=None,
     score="max_probability",
-    metrics={},
-    n_positive=1,
-    n_negative=1,
-    protocol=None,
-    split=None,
-    versions={},
-    device=None,
-    seconds=None,
-    commit=None,
 )
 FIGURES = {"msp": (0.80, 0.86), "dsui": (0.90, 0.91)}
 

@@ -11,9 +11,6 @@ the averaged one. Re-estimate them with `dsui.training.batch_norm.reestimate` on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor, nn
 
@@ -46,16 +43,6 @@ class WeightAverage:
         torch._foreach_add_(self._averages, steps)
         self._updates.add_(1)
 
-    @contextmanager
-    def swapped(self) -> Iterator[None]:
-        """The model has the averaged weights inside, and its own to the last bit afterwards."""
-        own = [parameter.detach().clone() for parameter in self._parameters]
-        self._overwrite(self._averages)
-        try:
-            yield
-        finally:
-            self._overwrite(own)
-
     @torch.no_grad()
     def copy_to(self, model: nn.Module) -> None:
         """Give the averaged weights to `model`, which has the parameters of the averaged one."""
@@ -75,10 +62,6 @@ class WeightAverage:
         for name, average in self._named_averages().items():
             average.copy_(loaded[name])
         self._updates.copy_(state["updates"])
-
-    @torch.no_grad()
-    def _overwrite(self, weights: list[Tensor]) -> None:
-        torch._foreach_copy_(self._parameters, weights)
 
     def _share(self) -> Tensor:
         """What the present weights get in the average, in float64: 1 - d_n or 1 / (n + 1)."""

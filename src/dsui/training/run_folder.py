@@ -30,7 +30,6 @@ CONFIG = "config.yaml"
 STATE = "state.pt"
 WEIGHTS = "model.safetensors"
 LOG = "log.jsonl"
-OUTPUTS = "outputs"
 RESULTS = "results.jsonl"
 LOCK = ".lock"
 
@@ -80,14 +79,6 @@ class RunFolder:
                 folder._write(LOG, b"")
             on_error.pop_all()
         return folder
-
-    @property
-    def outputs_path(self) -> Path:
-        return self.path / OUTPUTS
-
-    @property
-    def results_path(self) -> Path:
-        return self.path / RESULTS
 
     def save_state(self, state: Mapping[str, Any]) -> None:
         checkpoint.save_state(self.path / STATE, state)
