@@ -213,3 +213,22 @@ def test_help_names_the_grids_and_hides_what_is_not_for_people() -> None:
     for name in ("accuracy", "ood-pairs", "tsne"):
         assert name in text
     assert "--cell" not in text
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_how_steps_run_is_passed_on_to_every_process(tmp_path: Path, workers: int) -> None:
+    chosen = (
+        "--out",
+        tmp_path / "study",
+        "--device",
+        "cpu",
+        "--mode",
+        "graph",
+        "--workers",
+        workers,
+        "--only",
+        "method=msp",
+    )
+    assert reproduce(grid_file(tmp_path), *chosen, "--workers", workers).exit_code == 1
+    listed = reproduce(grid_file(tmp_path), *chosen, "--dry-run").stdout
+    assert "a CUDA graph needs one process on a GPU" in " ".join(listed.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import resource
 import shutil
@@ -19,6 +20,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from dsui.data.augment import Transform
@@ -345,6 +347,20 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(facts: RunFacts) -> None:
         OutputCache(facts, CPU).get(source())
     with OutputCache(facts, CPU, keep=False) as passing:
         assert right(passing.get(source()))
+
+
+@pytest.mark.parametrize("full_at", [0, 1, 2])
+def test_no_chunk_that_could_not_be_written_goes_unnoticed(
+    facts: RunFacts, monkeypatch: pytest.MonkeyPatch, full_at: int
+) -> None:
+    def until_full(tensors: Any, path: Path, metadata: Any) -> None:
+        if f"-{full_at:05d}." in path.name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save_file(tensors, path, metadata)
+
+    monkeypatch.setattr(module, "save_file", until_full)
+    with pytest.raises(DsuiError, match=rf"{full_at:05d}\.safetensors cannot be written \(No space left on device\)"):
+        OutputCache(facts, CPU).get(source())
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_no_half_chunk(facts: RunFacts) -> None:

@@ -122,8 +122,17 @@ def test_a_cell_whose_file_is_damaged_is_evaluated_again_without_training(
     cell = finished.grid.cells[0]
     finished.cell_path(cell).write_text(damage)
     assert finished.state(cell) == State("trained")
+    assert finished.outcome(cell) == ([], [])
     carry_out(finished)
     assert figures(finished.collect()) == before
+
+
+def test_steps_run_as_the_conditions_say(tmp_path: Path) -> None:
+    study = tiny_study(tmp_path)
+    carry_out(study, replace(CONDITIONS, mode="graph"))
+    for cell in study.grid.cells:
+        assert study.state(cell).kind == "failed"
+        assert "a CUDA graph needs one process on a GPU" in study.state(cell).detail
 
 
 def test_a_failing_run_is_written_down_and_the_others_finish(tmp_path: Path) -> None:
