@@ -36,7 +36,7 @@ def tiny_imagenet(root: Path, split: str) -> MemorySet:
     classes = tuple(sorted(_lines(folder / "wnids.txt")))
     listed = _train_files(folder / "train", classes) if split == "train" else _val_files(folder / "val", classes)
     files, labels = [file for file, _ in listed], [label for _, label in listed]
-    return MemorySet(NAME, classes, read_all(files, _read, SHAPE), torch.tensor(labels, dtype=torch.int64))
+    return MemorySet(NAME, classes, read_all(files, _read, SHAPE, threads=1), torch.tensor(labels, dtype=torch.int64))
 
 
 def _train_files(folder: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
@@ -74,11 +74,11 @@ def _lines(path: Path) -> list[str]:
 
 
 def _read(file: Path) -> NDArray[np.uint8]:
-    if not file.is_file():
-        raise missing(file, NAME)
     try:
         image = picture(file, channels=3)
     except ImageError as error:
+        if not file.is_file():
+            raise missing(file, NAME) from error
         raise damaged(file, str(error), NAME) from error
     if image.size != (SIDE, SIDE):
         raise damaged(file, f"it is {image.width}x{image.height} pixels, not {SIDE}x{SIDE}", NAME)
