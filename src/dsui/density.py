@@ -92,6 +92,20 @@ def divergence_from_standard_normal(means: Tensor, log_variances: Tensor) -> Ten
     return result
 
 
+def mixture_divergence(
+    means: Tensor, log_variances: Tensor, log_mixing: Tensor, class_weights: Tensor, through_mixing: bool
+) -> Tensor:
+    """sum_i w_i sum_j eta_ij { ln(K eta_ij) + KL[N(a_ij, diag b_ij) || N(0, I)] }, a scalar.
+
+    means and log_variances [C, K, M], log_mixing [C, K] a ln softmax, class_weights [C] without gradient.
+    Only with `through_mixing` does the eta before the Kullback-Leibler divergence have a gradient.
+    """
+    result: Tensor = _MixtureDivergence.apply(  # type: ignore[no-untyped-call]
+        means, log_variances, log_mixing, class_weights, through_mixing
+    )
+    return result
+
+
 @uncompiled
 def product(left: Tensor, right: Tensor) -> Tensor:
     """left @ right.T in the operands' own precision, forward and backward: [B, M], [N, M] -> [B, N]."""
@@ -154,22 +168,23 @@ class _Product(torch.autograd.Function):
 
 
 class _MixtureLogProb(torch.autograd.Function):
-    """Written out for the number of its operations: at ten classes each costs as much as the arithmetic in it."""
+    """logsumexp_j x_j = max_j x_j - ln max_j softmax_j(x), whose gradient is softmax(x).
+
+    Written out for the number of its operations: at ten classes each costs as much as the arithmetic in it.
+    """
 
     @staticmethod
     def forward(ctx: Any, components: Tensor, log_weights: Tensor, temperature: Tensor | None) -> Tensor:
-        joint = log_weights + components if temperature is None else log_weights + components / temperature
-        largest = joint.amax(-1, keepdim=True).clamp_(min=torch.finfo(joint.dtype).min)  # -inf - -inf is nan
-        shares = joint.sub_(largest).exp_()
-        total = shares.sum(-1, keepdim=True)
-        ctx.save_for_backward(shares, total, temperature)
-        return total.log().add_(largest).squeeze(-1)
+        joint = log_weights + components if temperature is None else torch.addcdiv(log_weights, components, temperature)
+        shares, largest = joint.softmax(-1), joint.amax(-1)
+        ctx.save_for_backward(shares, temperature)
+        return torch.fmax(largest, largest - shares.amax(-1).log())  # where all are impossible, shares are nan
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        shares, total, temperature = ctx.saved_tensors
-        d_joint = shares * (grad[..., None] / total)
+        shares, temperature = ctx.saved_tensors
+        d_joint = shares * grad[..., None]
         d_weights = d_joint.sum(0) if ctx.needs_input_grad[1] else None
         return d_joint if temperature is None else d_joint / temperature, d_weights, None
 
@@ -178,7 +193,7 @@ class _Divergence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, means: Tensor, log_variances: Tensor) -> Tensor:
         ctx.save_for_backward(means, log_variances)
-        return _divergence_sums(means, log_variances).sub_(means.shape[-1]).mul_(0.5)
+        return _twice_the_divergence(means, log_variances).mul_(0.5)
 
     @staticmethod
     @once_differentiable
@@ -188,15 +203,43 @@ class _Divergence(torch.autograd.Function):
         return _divergence_gradients(means, log_variances, grad[..., None])
 
 
+class _MixtureDivergence(torch.autograd.Function):
+    """With c = w eta and D the Gaussians' divergences: d a = c a, d ln b = c (b - 1) / 2, d ln eta = c (ln eta [+ D]).
+
+    The last is true but for a multiple of eta in each class, which the gradient of ln softmax drops.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        means: Tensor,
+        log_variances: Tensor,
+        log_mixing: Tensor,
+        class_weights: Tensor,
+        through_mixing: bool,
+    ) -> Tensor:
+        weights = log_mixing.exp().mul_(class_weights[:, None])
+        log_ratios = log_mixing + math.log(log_mixing.shape[1])
+        both = torch.add(log_ratios, _twice_the_divergence(means, log_variances), alpha=0.5)
+        ctx.save_for_backward(means, log_variances, weights, both if through_mixing else log_mixing)
+        return (weights * both).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        means, log_variances, weights, slope = ctx.saved_tensors
+        d_both = grad * weights
+        return *_divergence_gradients(means, log_variances, d_both[..., None]), d_both * slope, None, None
+
+
 @fused
-def _divergence_sums(means: Tensor, log_variances: Tensor) -> Tensor:
-    return torch.addcmul(log_variances.exp(), means, means).sub(log_variances).sum(-1)
+def _twice_the_divergence(means: Tensor, log_variances: Tensor) -> Tensor:
+    return torch.addcmul(log_variances.expm1(), means, means).sub(log_variances).sum(-1)
 
 
 @fused
 def _divergence_gradients(means: Tensor, log_variances: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    half = 0.5 * grad
-    return grad * means, torch.addcmul(-half, half, log_variances.exp())
+    return grad * means, 0.5 * grad * log_variances.expm1()
 
 
 class _GaussianLogProb(torch.autograd.Function):
@@ -238,12 +281,14 @@ def _parameter_gradients(
 ) -> tuple[Tensor, Tensor]:
     """The chain rule through `natural_parameters`, with P = -1/(2b), Q = mu/b and their gradients p, q and c:
 
-    d mu = -2 P q - c Q,    d ln b = -P p - mu (d mu + c/2 Q) - c/2
+    y = -2 P q - c/2 Q,    d mu = y - c/2 Q,    d ln b = -P p - mu y - c/2
     """
     (quadratic, linear), (d_quadratic, d_linear) = natural.chunk(2, 1), d_natural.chunk(2, 1)
     half = -0.5 * d_constant
-    d_means = torch.addcmul(linear * -d_constant, quadratic, d_linear, value=-2)
-    d_log_variances = torch.addcmul(half, means, torch.addcmul(d_means, half, linear, value=-1), value=-1)
+    by_constant = half * linear
+    y = torch.addcmul(by_constant, quadratic, d_linear, value=-2)
+    d_means = y + by_constant
+    d_log_variances = torch.addcmul(half, means, y, value=-1)
     d_log_variances = torch.addcmul(d_log_variances, quadratic, d_quadratic, value=-1)
     if min_log_variance > -math.inf:
         floored = log_variances < min_log_variance

@@ -33,6 +33,7 @@ from dsui.density import (
     Precision,
     divergence_from_standard_normal,
     gaussian_log_prob,
+    mixture_divergence,
     mixture_log_prob,
     mixture_mean,
     product,
@@ -168,7 +169,7 @@ class MoGMMHead(nn.Module):
         components = self._component_log_prob(z)
         log_prior, log_mixing = self.class_prior.log(), self.mixing_logits.log_softmax(1)
         return HeadOutput(
-            logits=self.logit_scale * product(features, self.class_weights),
+            logits=product(features, self._scaled_class_weights(log_mixing)),
             class_scores=log_prior + mixture_log_prob(components, log_mixing, self.temperature),
             features=features,
             norm=norm.to(self.means.dtype),
@@ -190,23 +191,23 @@ class MoGMMHead(nn.Module):
         """[B, C, K] ln N(z; mu_ij, diag b_ij)."""
         return self._component_log_prob(self._project(x)[0])
 
-    def regularizer(self, kind: Regularizer = "reg") -> Tensor:
+    def regularizer(self, kind: Regularizer = "reg", log_mixing: Tensor | None = None) -> Tensor:
         """Proposition 1: sum_i w*_i { sum_j eta_ij ln(K eta_ij) + sum_j eta*_ij / 2 sum_m (b + a^2 - ln b - 1) }.
 
         "reg": w* = omega and eta* = eta, both detached, because a gradient through eta* collapses each mixture
         onto one component. "reg-paper": eta* with its gradient, as printed. "kl": w* = eta* = 1, the plain
         Kullback-Leibler divergence to a standard normal and a uniform categorical prior.
         It sees b = exp(b~) without the floor, so that -ln b lifts a variance that fell through it.
+        `log_mixing` is the ln eta of a forward pass with these parameters, which need not be computed again.
         """
         check_choice("regularizer", kind, REGULARIZERS)
-        log_mixing = self.mixing_logits.log_softmax(1)
-        mixing = log_mixing.exp()
-        gaussians = divergence_from_standard_normal(self.means, self.log_variances)
-        categorical = mixing * (log_mixing + math.log(self.components))
+        if log_mixing is None:
+            log_mixing = self.mixing_logits.log_softmax(1)
         if kind == "kl":
-            return (categorical + gaussians).sum()
-        multiplier = mixing if kind == "reg-paper" else mixing.detach()
-        return (self.class_prior[:, None] * torch.addcmul(categorical, multiplier, gaussians)).sum()
+            categorical = log_mixing.exp() * (log_mixing + math.log(self.components))
+            return (categorical + divergence_from_standard_normal(self.means, self.log_variances)).sum()
+        through_mixing = kind == "reg-paper"
+        return mixture_divergence(self.means, self.log_variances, log_mixing, self.class_prior, through_mixing)
 
     @torch.no_grad()
     def set_class_prior(self, counts: Tensor | Sequence[float]) -> None:
@@ -256,6 +257,12 @@ class MoGMMHead(nn.Module):
         if self.projection is None:
             return x, torch.linalg.vector_norm(x, dim=1)
         return self.projection.project(x, batch_statistics=self.training, update=update)
+
+    def _scaled_class_weights(self, log_mixing: Tensor) -> Tensor:
+        """[C, M] s W_i = sum_j (s eta_ij) mu_ij; without a scale `class_weights`, which the released head redefines."""
+        if self.log_logit_scale is None:
+            return self.class_weights
+        return mixture_mean(self.means, (log_mixing + self.log_logit_scale).exp())
 
     def _component_log_prob(self, z: Tensor) -> Tensor:
         widening = math.log(2) if self.marginal else 0.0

@@ -73,8 +73,10 @@ class DualSupervisedLoss:
         total = parts["cross_entropy"] + parts["dual"]
         if self.regularizer is not None:
             released = self.objective == "released"
-            parts["regularizer"] = released_regularizer(head) if released else head.regularizer(self.regularizer)
-            total = total + self.gamma * parts["regularizer"]
+            parts["regularizer"] = (
+                released_regularizer(head) if released else head.regularizer(self.regularizer, out.log_mixing)
+            )
+            total = torch.add(total, parts["regularizer"], alpha=self.gamma)
         self.terms = {name: part.detach() for name, part in parts.items()}
         return total
 
@@ -101,7 +103,7 @@ def bounded(class_scores: Tensor, y: Tensor, rho: float) -> Tensor:
     """mean softplus(ln rho + logsumexp_{i != t} l_i - l_t): cross-entropy of the scores with ln rho on the others."""
     if rho != 1:
         log_rho = math.log(rho) if rho > 0 else -math.inf
-        class_scores = torch.where(F.one_hot(y, class_scores.shape[1]).bool(), class_scores, class_scores + log_rho)
+        class_scores = class_scores + torch.full_like(class_scores, log_rho).scatter_(1, y[:, None], 0.0)
     return F.cross_entropy(class_scores, y)
 
 
@@ -125,9 +127,8 @@ def literal(log_joint: Tensor, y: Tensor, rho: float, features: int) -> Tensor:
 
 def released_scores(out: HeadOutput, head: MoGMMHead) -> Tensor:
     """ln w_i + ln(g_i + 1e-8), g_i = (2 pi)^(M/2) GMM_i(z)."""
-    log_prior = head.class_prior.log()
-    log_g = out.log_joint - log_prior + 0.5 * head.in_features * LN_2PI
-    return log_prior + torch.logaddexp(log_g, log_g.new_tensor(LOG_FLOOR))
+    log_g = out.log_joint - out.log_prior + 0.5 * head.in_features * LN_2PI
+    return out.log_prior + torch.logaddexp(log_g, log_g.new_full((), LOG_FLOOR))
 
 
 def released_regularizer(head: MoGMMHead) -> Tensor:
