@@ -87,13 +87,18 @@ def test_nan_stays_nan() -> None:
         assert score(broken).isnan().tolist() == [row == 3 for row in range(len(LOGITS))]
 
 
-def test_unprojected_energy_is_the_energy_of_the_features_before_the_sphere() -> None:
+def test_logits_on_the_sphere_are_those_of_features_stretched_to_its_radius() -> None:
     generator = torch.Generator().manual_seed(0)
     h, weight = (torch.randn(size, 5, dtype=torch.float64, generator=generator) for size in (20, 3))
     norm = h.norm(dim=1)
+    assert norm.min() < math.sqrt(5) < norm.max()
+    inside = h * (math.sqrt(5) / norm).clamp(max=1)[:, None]
+    outputs = Outputs(inside, inside @ weight.T, norm=norm, weight=weight)
     z = math.sqrt(5) * h / norm[:, None]
-    found = scores.unprojected_energy(z @ weight.T, norm, 5)
-    torch.testing.assert_close(found, scores.energy(h @ weight.T))
+    found = scores.sphere_logits(outputs)
+    assert found is not None
+    torch.testing.assert_close(found, z @ weight.T)
+    assert scores.sphere_logits(Outputs(h, h @ weight.T, weight=weight)) is None
 
 
 def test_equal_logits_are_the_most_uncertain_there_are() -> None:
@@ -157,7 +162,7 @@ def test_a_model_without_a_density_has_its_other_scores() -> None:
     plain = Outputs(LOGITS, LOGITS)
     found = scores.all_scores(plain, scores.reference([plain]))
     assert set(found) == {"max_probability", "entropy", "max_logit", "energy", "sirc_energy", "uncertainty"}
-    assert torch.equal(found["uncertainty"], found[f"sirc_{scores.RECOMMENDED}"])
+    assert torch.equal(found["uncertainty"], found["sirc_energy"])
 
 
 def test_what_a_method_alone_knows_is_a_score_and_wins_over_one_made_of_its_samples() -> None:
@@ -206,7 +211,7 @@ def every_score(images: Outputs, training: Outputs) -> dict[str, Tensor]:
 def test_every_score_increases_with_foreignness_on_a_toy_problem() -> None:
     home, foreign = two_blobs(500, False), two_blobs(500, True)
     ours, theirs = every_score(home, home), every_score(foreign, home)
-    assert len(ours) == 18
+    assert len(ours) == 19
     positive = torch.arange(1000) >= 500
     weak = {
         name: figure

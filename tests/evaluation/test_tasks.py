@@ -26,7 +26,7 @@ PLAIN = {"max_probability", "entropy", "max_logit", "energy", "sirc_energy", "un
 DENSITY = PLAIN | {
     *("density_max_probability", "density_entropy", "floored_posterior"),
     *("log_density", "sirc_log_density", "norm", "sirc_norm"),
-    *("density_energy", "sirc_density_energy", "unprojected_energy", "sirc_unprojected_energy"),
+    *("density_energy", "sirc_density_energy", "sphere_energy", "sirc_sphere_energy", "sphere_max_probability"),
 }
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+
+SMALLEST_SHARE = 1e-6
+
+
+def share_of_radius(norm: Tensor, features: int) -> Tensor:
+    """min(1, |h| / sqrt(M)): where in the ball of radius sqrt(M) a feature of length |h| stands. [N] -> [N]"""
+    return (norm / math.sqrt(features)).clamp(SMALLEST_SHARE, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +32,7 @@ class Outputs:
     labels: Tensor | None = None
     """[N]"""
     norm: Tensor | None = None
-    """[N] |h|, which the projection of the features drops."""
+    """[N] |h| of features that were trained on a sphere and stand at `share_of_radius` here; else None."""
     class_scores: Tensor | None = None
     """[N, C] tempered ln w_i GMM_i(z)."""
     log_joint: Tensor | None = None

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.outputs import Outputs, share_of_radius
 
 FLOOR_QUANTILE = 0.01
 
@@ -58,10 +58,11 @@ def max_logit(logits: Tensor) -> Tensor:
     return -logits.double().amax(1)
 
 
-def unprojected_energy(logits: Tensor, norm: Tensor, features: int) -> Tensor:
-    """-ln sum_c exp(y_c |h| / sqrt(M)), the energy of features that were trained on the sphere and kept their length.
-    (T2FNorm, Regmi et al., CVPR Workshops 2024.) [B, C], [B] -> [B]"""
-    return energy(logits.double() * norm.double()[:, None] / math.sqrt(features))
+def sphere_logits(outputs: Outputs) -> Tensor | None:
+    """The logits as they were trained, y_c / min(1, |h| / sqrt(M)); see `dsui.methods.dsui`. [B, C]"""
+    if outputs.norm is None or outputs.weight is None:
+        return None
+    return outputs.logits.double() / share_of_radius(outputs.norm.double(), outputs.weight.shape[1])[:, None]
 
 
 def log_density(log_joint: Tensor) -> Tensor:
@@ -114,18 +115,15 @@ SECONDARY: dict[str, Callable[[Outputs], Tensor | None]] = {
     "energy": lambda outputs: energy(outputs.logits) if outputs.samples is None else None,
     "density_energy": lambda outputs: None if outputs.class_scores is None else energy(outputs.class_scores),
     "log_density": lambda outputs: None if outputs.log_joint is None else log_density(outputs.log_joint),
-    "unprojected_energy": lambda outputs: (
-        None
-        if outputs.norm is None or outputs.weight is None
-        else unprojected_energy(outputs.logits, outputs.norm, outputs.weight.shape[1])
-    ),
+    "sphere_energy": lambda outputs: None if (logits := sphere_logits(outputs)) is None else energy(logits),
     "norm": lambda outputs: None if outputs.norm is None else -outputs.norm.double(),
 }
 """Uncertainties that ask whether an image is foreign, by name; None where a model does not have one.
 
 The logits of a method that samples are log-probabilities, whose energy is 0 up to rounding.
 """
-RECOMMENDED = "energy"
+RECOMMENDED = ("sphere_energy", "energy")
+"""The first of these that a model has is the second question of `uncertainty`."""
 
 
 def reference(training: Iterable[Outputs]) -> Reference:
@@ -151,6 +149,8 @@ def all_scores(outputs: Outputs, training: Reference) -> dict[str, Tensor]:
     """Every score these outputs allow, by name; [N] each."""
     logits = outputs.logits
     found = {"max_probability": max_probability(logits), "entropy": entropy(logits), "max_logit": max_logit(logits)}
+    if (on_sphere := sphere_logits(outputs)) is not None:
+        found["sphere_max_probability"] = max_probability(on_sphere)
     if outputs.class_scores is not None:
         found["density_max_probability"] = max_probability(outputs.class_scores)
         found["density_entropy"] = entropy(outputs.class_scores)
@@ -164,5 +164,6 @@ def all_scores(outputs: Outputs, training: Reference) -> dict[str, Tensor]:
         if values is not None and name in training.moments:
             found[name] = values
             found[f"sirc_{name}"] = sirc(logits, values, *training.moments[name])
-    found["uncertainty"] = found.get(f"sirc_{RECOMMENDED}", found["max_probability"])
+    joint = (f"sirc_{name}" for name in RECOMMENDED if f"sirc_{name}" in found)
+    found["uncertainty"] = found[next(joint, "max_probability")]
     return found

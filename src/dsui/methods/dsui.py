@@ -1,4 +1,14 @@
-"""DS-UI: the network with the MoGMM-FC layer and a dual-supervised objective; see `dsui.head` and `dsui.objectives`."""
+"""DS-UI: the network with the MoGMM-FC layer and a dual-supervised objective; see `dsui.head` and `dsui.objectives`.
+
+Training puts every feature on the sphere of radius sqrt(M). Predicting, those that were shorter stay inside it:
+
+    y = s W z min(1, |h| / sqrt(M))
+
+sqrt(M) is the root mean square of |h| over training images. Images that the network does not know make short features,
+so that the same classes are predicted with less confidence; longer than usual makes no more confident. That features
+trained on a sphere know more off it is T2FNorm's observation (Regmi et al., CVPR Workshops 2024). Densities stay those
+of the sphere, where the mixtures live.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dsui.checks import check_positive
-from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.outputs import Outputs, share_of_radius
 from dsui.head import SCALE_AT_START, HeadOutput, MoGMMHead
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
@@ -88,12 +98,18 @@ class DualSupervised(Method):
         self.head.initialize(torch.cat(features), torch.cat(labels))
 
     def predict(self, images: Tensor) -> Outputs:
-        output = self(images)
+        output: HeadOutput = self(images)
         weight = (self.head.class_weights * self.head.logit_scale).to(output.features.dtype)
+        if self.head.projection is None:
+            features, logits, norm = output.features, output.logits, None
+        else:
+            norm = output.norm
+            share = share_of_radius(norm, weight.shape[1])[:, None]
+            features, logits = output.features * share, output.logits * share
         return Outputs(
-            output.features,
-            output.logits,
-            norm=output.norm,
+            features,
+            logits,
+            norm=norm,
             class_scores=output.class_scores,
             log_joint=output.log_joint,
             weight=weight,
