@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +12,7 @@ from PIL import Image
 
 from dsui.data.dataset import MemorySet, Subset
 from dsui.data.folder import folder_set
-from dsui.data.splits import ClassSplit, class_split, known_part, split_hash, unknown_part
+from dsui.data.splits import ClassSplit, class_split, known_part, unknown_part
 from dsui.errors import DataError
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def test_arpl_splits_keep_their_order_and_the_first_two_are_the_same_classes() -
     for data in ("cifar10", "svhn"):
         first, second = (class_split(f"arpl-{trial}", DATA[data]) for trial in (0, 1))
         assert set(first.known) == set(second.known)
-        assert split_hash(first) != split_hash(second)
+        assert first.known != second.known
 
 
 def test_a_list_by_hand_takes_numbers_or_names_in_any_order() -> None:
@@ -151,15 +150,3 @@ def test_the_view_of_a_set_in_memory_equals_its_indexed_copy() -> None:
     indices = ((CIFAR10.labels == 3) | (CIFAR10.labels == 1)).nonzero().flatten()
     view = Subset(CIFAR10, indices, part.name, part.classes, part.labels)
     assert torch.equal(view.read(torch.arange(6)), part.images)
-
-
-def test_the_hash_follows_the_classes_and_not_the_name() -> None:
-    split = class_split("neal-0", CIFAR10)
-    assert (
-        split_hash(split) == split_hash(replace(split, name="mine")) == split_hash(class_split("0,1,2,4,5,9", CIFAR10))
-    )
-    hashes = {
-        split_hash(class_split(f"{author}-{trial}", CIFAR10)) for author in ("neal", "arpl") for trial in range(5)
-    }
-    assert len(hashes) == 10
-    assert all(len(digest) == 12 for digest in hashes)

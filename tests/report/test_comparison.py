@@ -214,6 +214,18 @@ def test_method_whose_only_figure_does_not_exist_has_a_dash() -> None:
     assert cell(table, "dpn") == Cell()
 
 
+def test_three_methods_with_two_figures_are_ranked_by_both() -> None:
+    fpr = [
+        row for m, v in (("dsui", 0.3), ("msp", 0.2), ("rkl", 0.1)) for row in runs(m, [v] * 3, "fpr95", score="energy")
+    ]
+    fpr = [row if row.method == "dsui" else replace(row, objective=None) for row in fpr]
+    assert "Mean rank over the 2 columns in which all have a figure: 1.5 rkl; 2.0 dsui; 2.5 msp." in (
+        compare([*THREE, *fpr]).note
+    )
+    assert "rank" not in compare(THREE).note
+    assert "rank" not in compare([row for row in [*THREE, *fpr] if row.method != "rkl"]).note
+
+
 def test_nothing_to_compare_is_told() -> None:
     with pytest.raises(ValueError, match="no figures to compare"):
         compare([])

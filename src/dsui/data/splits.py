@@ -13,7 +13,6 @@ Any other split is a list of its known classes, by number ("0,2,5") or by name (
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -74,11 +73,6 @@ def known_part(images: ImageSet, split: ClassSplit) -> ImageSet:
 def unknown_part(images: ImageSet, split: ClassSplit) -> ImageSet:
     """The images of all other classes, labelled 0..U-1."""
     return _part(images, split, split.unknown, "unknown")
-
-
-def split_hash(split: ClassSplit) -> str:
-    """Twelve hexadecimal digits that tell splits apart whatever their names, the order of classes included."""
-    return hashlib.sha256(f"{split.known} {split.unknown}".encode()).hexdigest()[:12]
 
 
 def _known_by_name(data: str) -> dict[str, tuple[int, ...]]:

@@ -13,7 +13,18 @@ from typing import NamedTuple
 
 from dsui.evaluation.published import PublishedRow
 from dsui.evaluation.results import Row
-from dsui.evaluation.statistics import ALIKE, DIFFERENT, LEVEL, Summary, holm, mark, obstacle, summarize, t_test
+from dsui.evaluation.statistics import (
+    ALIKE,
+    DIFFERENT,
+    LEVEL,
+    Summary,
+    holm,
+    mark,
+    mean_ranks,
+    obstacle,
+    summarize,
+    t_test,
+)
 from dsui.report.tables import DAGGER, Cell, Column, Line, Table
 
 
@@ -118,7 +129,15 @@ def compare(
             Line(labels[method], tuple(_cell(cells.get(f), p_values.get((method, f))) for f in figures), method.quoted)
             for method, cells in lines.items()
         ),
-        " ".join([*_runs_notes(lines), *test_notes, *_row_notes(own, figures), *([PARTIAL] if own != shown else [])]),
+        " ".join(
+            [
+                *_runs_notes(lines),
+                *test_notes,
+                *_rank_notes({labels[m]: cells for m, cells in lines.items() if not m.quoted}, figures),
+                *_row_notes(own, figures),
+                *([PARTIAL] if own != shown else []),
+            ]
+        ),
     )
 
 
@@ -232,6 +251,22 @@ def _runs_notes(lines: Summaries) -> list[str]:
     if not counts or counts == [1]:
         return ["One run each, so without deviation."] if counts else []
     return [f"Mean ± deviation over {counts[0] if len(counts) == 1 else f'{counts[0]} to {counts[-1]}'} runs."]
+
+
+def _rank_notes(lines: Mapping[str, Mapping[Figure, Summary]], figures: Sequence[Figure]) -> list[str]:
+    """The lines by their mean rank, from three lines and two columns on."""
+    directions = [METRICS[figure.metric].higher_is_better if figure.metric in METRICS else None for figure in figures]
+    ranked = [
+        (figure, higher)
+        for figure, higher in zip(figures, directions, strict=True)
+        if higher is not None and all(figure in cells for cells in lines.values())
+    ]
+    if len(lines) < 3 or len(ranked) < 2:
+        return []
+    means = {label: [cells[figure].mean for figure, _ in ranked] for label, cells in lines.items()}
+    ranks = sorted(mean_ranks(means, [higher for _, higher in ranked]).items(), key=lambda each: each[1])
+    listed = "; ".join(f"{rank:.1f} {label}" for label, rank in ranks)
+    return [f"Mean rank over the {len(ranked)} columns in which all have a figure: {listed}."]
 
 
 def _row_notes(rows: Sequence[Row], figures: Sequence[Figure]) -> list[str]:
