@@ -12,7 +12,7 @@ from deployed_digits import CPU, digit_config, run, trained
 
 from dsui.data.pipeline import open_source
 from dsui.data.registry import load
-from dsui.deploy.calibration import CALIBRATION, Calibration, even_choice, measure
+from dsui.deploy.calibration import CALIBRATION, DEFINITION, Calibration, even_choice, measure
 from dsui.errors import DsuiError
 from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.model import load_model, run_facts
@@ -38,7 +38,14 @@ def test_a_calibration_survives_its_text_to_the_bit() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"moments": {}, "log_floor": null, "uncertainties": [1], "errors": []}', '{"moments": [1]}'],
+    [
+        "",
+        "[]",
+        "{}",
+        f'{{"definition": {DEFINITION}, "moments": {{}}, "log_floor": null, "uncertainties": [1], "errors": []}}',
+        f'{{"definition": {DEFINITION}, "moments": [1]}}',
+        '{"definition": 1, "moments": {}, "log_floor": null, "uncertainties": [], "errors": []}',
+    ],
 )
 def test_a_strange_text_is_refused(text: str) -> None:
     with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):

@@ -28,6 +28,8 @@ MOST_IMAGES = 10_000
 """Of each kind, an even choice where there are more: the deviation of a mean is a hundredth of the images' own."""
 CALIBRATION = "calibration"
 """Its name in the metadata of the weights."""
+DEFINITION = 2
+"""Of `uncertainty`: a threshold that was measured by another one means nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,7 @@ class Calibration:
         """JSON, which keeps every bit of a float."""
         return json.dumps(
             {
+                "definition": DEFINITION,
                 "moments": self.reference.moments,
                 "log_floor": self.reference.log_floor,
                 "uncertainties": self.uncertainties.tolist(),
@@ -67,6 +70,8 @@ class Calibration:
     def from_text(cls, text: str) -> Calibration:
         """The reverse; a ValueError, KeyError or TypeError where something is missing or strange."""
         values = json.loads(text)
+        if values["definition"] != DEFINITION:
+            raise ValueError("its uncertainty is defined otherwise")
         moments = {str(name): Moments(float(mean), float(std)) for name, (mean, std) in values["moments"].items()}
         floor = values["log_floor"]
         uncertainties = torch.tensor(values["uncertainties"], dtype=torch.float64)

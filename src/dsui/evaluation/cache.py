@@ -39,7 +39,7 @@ if sys.platform != "win32":
 
 CHUNK = 10_000
 BATCH = 500
-LAYOUT = 2
+LAYOUT = 3
 """Of the chunks; a change of what outputs hold makes older ones unknown."""
 SAMPLING_SEED = 0
 Progress = Callable[[int, int], None]
