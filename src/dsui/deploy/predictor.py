@@ -61,9 +61,7 @@ class Predictor:
         try:
             calibration = Calibration.from_text(text)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RunError(
-                f"{file} holds no calibration that this version of dsui can read; train the run anew."
-            ) from error
+            raise RunError(f"{file} holds no calibration that this dsui can read; train the run anew.") from error
         shape = (facts.config.channels, facts.config.size, facts.config.size)
         with nullcontext() if backbone is None else lent(as_backbone(backbone, shape), type(backbone).__name__):
             return cls(load_model(facts, as_device(device)), calibration)
