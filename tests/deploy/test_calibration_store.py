@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from deployed_digits import CPU, digit_config, run, trained
+from digit_runs import CPU, HELD_OUT, calibrated, digit_config, run, train
 
 from dsui.data.pipeline import open_source
 from dsui.data.registry import load
@@ -61,7 +61,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("method", SETTINGS)
 def test_what_training_stored_is_what_the_model_read_back_says_of_the_same_images(method: str) -> None:
-    path = run(method, **SETTINGS[method])
+    path = run(method, held_out=HELD_OUT, **SETTINGS[method])
     facts = run_facts(path)
     model, whole = load_model(facts, CPU), load("digits", "train")
     training, held_out = training_images(facts.config, whole), held_out_images(facts.config, whole)
@@ -77,11 +77,11 @@ def test_what_training_stored_is_what_the_model_read_back_says_of_the_same_image
 
 
 def test_the_moments_are_those_evaluation_works_with() -> None:
-    facts = run_facts(run())
+    facts = run_facts(calibrated())
     with OutputCache(facts, CPU, keep=False) as cache:
         training = cache.get(Sources(facts.config, facts.classes).training())
         moments, floor = reference(training.chunks())
-    own = stored(run()).reference
+    own = stored(calibrated()).reference
     for name, (mean, deviation) in moments.items():
         assert own.moments[name] == pytest.approx((mean, deviation), rel=1e-6)  # float32 features, other batches
     assert set(own.moments) == set(moments) == set(SECONDARY)
@@ -89,7 +89,7 @@ def test_the_moments_are_those_evaluation_works_with() -> None:
 
 
 def test_a_run_without_held_out_images_knows_its_moments_and_has_no_threshold() -> None:
-    calibration = stored(run("msp", 0.0))
+    calibration = stored(run("msp"))
     assert set(calibration.reference.moments) == {"energy"}
     for asked in ({"coverage": 0.95}, {"risk": 0.1}):
         with pytest.raises(DsuiError, match=r"without calibration images, .* train it with --calibration 0\.1"):
@@ -99,14 +99,14 @@ def test_a_run_without_held_out_images_knows_its_moments_and_has_no_threshold() 
 @pytest.mark.parametrize("asked", [{}, {"coverage": 0.9, "risk": 0.1}])
 def test_a_threshold_is_chosen_by_one_of_the_two(asked: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="by coverage or by risk, one of the two"):
-        stored(run()).threshold(**asked)
+        stored(calibrated()).threshold(**asked)
 
 
 def test_a_run_stopped_before_it_was_measured_goes_on_to_the_same_calibration(tmp_path: Path) -> None:
-    path = trained(tmp_path / "run", digit_config(epochs=1))
+    path = train(tmp_path / "run", digit_config("dsui", held_out=HELD_OUT, epochs=1))
     first = read_metadata(path / WEIGHTS)
     (path / WEIGHTS).unlink()
-    trained(path, digit_config(epochs=1), resume=True)
+    train(path, digit_config("dsui", held_out=HELD_OUT, epochs=1), resume=True)
     assert read_metadata(path / WEIGHTS) == first
 
 

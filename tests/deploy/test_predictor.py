@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from deployed_digits import CPU, run
+from digit_runs import CPU, HELD_OUT, calibrated, run
 from PIL import Image
 from safetensors.torch import save_file
 from scipy import stats
@@ -31,12 +31,12 @@ SAMPLING: dict[str, Any] = {"neck": True, "dropout": 0.2, "samples": 3, "epochs"
 
 @pytest.fixture
 def predictor() -> Predictor:
-    return Predictor.load(run(), "cpu")
+    return Predictor.load(calibrated(), "cpu")
 
 
 @pytest.mark.parametrize(("method", "settings"), [("dsui", {}), ("msp", {}), ("mc-dropout", SAMPLING)])
 def test_it_says_what_evaluation_says_of_the_same_images(method: str, settings: dict[str, Any]) -> None:
-    path = run(method, **settings)
+    path = run(method, held_out=HELD_OUT, **settings)
     facts = run_facts(path)
     with OutputCache(facts, CPU, keep=False) as cache:
         evaluation = Evaluation(cache, Sources(facts.config, facts.classes))
@@ -120,7 +120,7 @@ def test_the_size_of_a_batch_changes_nothing_but_rounding(predictor: Predictor) 
 
 
 def test_a_method_that_samples_repeats_itself_and_leaves_the_callers_draws_alone() -> None:
-    predictor = Predictor.load(run("mc-dropout", **SAMPLING), "cpu")
+    predictor = Predictor.load(run("mc-dropout", held_out=HELD_OUT, **SAMPLING), "cpu")
     torch.manual_seed(7)
     expected = torch.rand(3)
     torch.manual_seed(7)
@@ -144,7 +144,7 @@ def test_unusable_images_are_told(predictor: Predictor, tmp_path: Path) -> None:
 
 
 def rewritten(to: Path, **metadata: str | None) -> Path:
-    weights, facts = load_weights(run() / WEIGHTS)
+    weights, facts = load_weights(calibrated() / WEIGHTS)
     to.mkdir()
     save_weights(
         to / WEIGHTS, weights, {name: value for name, value in (facts | metadata).items() if value is not None}
@@ -164,7 +164,7 @@ def test_runs_that_cannot_be_used_are_told(tmp_path: Path) -> None:
         Predictor.load(rewritten(tmp_path / "damaged", calibration="{}"))
     with pytest.raises(DsuiError, match="is no folder of a run"):
         Predictor.load(tmp_path / "absent")
-    content = (run() / WEIGHTS).read_bytes()
+    content = (calibrated() / WEIGHTS).read_bytes()
     for name, sentence in {
         "cut": "is cut off",
         "foreign": "was not written by dsui",
@@ -180,11 +180,11 @@ def test_runs_that_cannot_be_used_are_told(tmp_path: Path) -> None:
 
 def test_a_device_that_is_not_there_is_told() -> None:
     with pytest.raises(DsuiError, match="there is no device 'tpu9'; choose auto, cpu or cuda"):
-        Predictor.load(run(), "tpu9")
+        Predictor.load(calibrated(), "tpu9")
     if not torch.cuda.is_available():
-        assert Predictor.load(run()).model.device == CPU
+        assert Predictor.load(calibrated()).model.device == CPU
         with pytest.raises(DsuiError, match="no GPU that PyTorch can use"):
-            Predictor.load(run(), "cuda")
+            Predictor.load(calibrated(), "cuda")
 
 
 def test_the_public_names_are_these() -> None:

@@ -17,11 +17,12 @@ from dsui.evaluation.sources import Part, Sources
 from dsui.evaluation.tasks import Evaluation
 from dsui.training.config import RunConfig
 from dsui.training.distributed import World
-from dsui.training.images import training_images
+from dsui.training.images import held_out_images, training_images
 from dsui.training.loop import fit
 from dsui.training.recipe_file import load_recipe, method_options
 
 CPU = torch.device("cpu")
+HELD_OUT = 0.2
 
 
 class Silent:
@@ -38,8 +39,10 @@ def digit_config(
     return RunConfig("digits", "small", method, seed, 8, 1, recipe, options, None, known, held_out)
 
 
-def train(out: Path, config: RunConfig) -> Path:
-    fit(config, training_images(config, load("digits", "train")), out, CPU, World(), Silent())
+def train(out: Path, config: RunConfig, resume: bool = False) -> Path:
+    whole = load("digits", "train")
+    held_out = held_out_images(config, whole) if config.held_out else None
+    fit(config, training_images(config, whole), out, CPU, World(), Silent(), resume, held_out=held_out)
     return out
 
 
@@ -57,6 +60,11 @@ def run(
     """The folder of a trained run, which no test may change; copy it with `own_copy` to do so."""
     config = digit_config(method, seed, known, held_out, **settings)
     return train(_shelf() / str(run.cache_info().misses), config)
+
+
+def calibrated() -> Path:
+    """A run of DS-UI that held images out for its thresholds."""
+    return run("dsui", held_out=HELD_OUT)
 
 
 def own_copy(original: Path, to: Path) -> Path:
