@@ -12,10 +12,11 @@ from digit_runs import CPU, HELD_OUT, calibrated, digit_config, run, train
 
 from dsui.data.pipeline import open_source
 from dsui.data.registry import load
-from dsui.deploy.calibration import CALIBRATION, DEFINITION, Calibration, even_choice, measure
+from dsui.deploy.calibration import CALIBRATION, Calibration, even_choice, measure
 from dsui.errors import DsuiError
 from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.model import load_model, run_facts
+from dsui.evaluation.outputs import DEFINITION
 from dsui.evaluation.scores import SECONDARY, Moments, Reference, reference
 from dsui.evaluation.sources import Sources
 from dsui.training.images import held_out_images, training_images

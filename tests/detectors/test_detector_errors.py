@@ -18,7 +18,7 @@ from dsui.detectors.knn import KNN
 from dsui.detectors.mahalanobis import Mahalanobis
 from dsui.detectors.openmax import OpenMax
 from dsui.detectors.react import ReAct
-from dsui.detectors.registry import DETECTORS, build, names, usable
+from dsui.detectors.registry import DETECTORS, build, names, obstacle
 from dsui.detectors.she import SHE
 from dsui.detectors.vim import ViM
 from dsui.errors import DsuiError
@@ -27,6 +27,10 @@ from dsui.evaluation.outputs import Outputs
 TRAIN = in_domain(30)
 LABELLED = [name for name, kind in DETECTORS.items() if kind.needs_labels]
 WEIGHTED = [name for name, kind in DETECTORS.items() if kind.needs_weight]
+
+
+def usable(outputs: Outputs) -> tuple[str, ...]:
+    return tuple(name for name in names() if obstacle(name, outputs) is None)
 
 
 def test_a_misspelt_name_finds_its_neighbour() -> None:

@@ -34,7 +34,7 @@ class Linear(Method):
         return output
 
     def predict(self, images: Tensor) -> Outputs:
-        raise NotImplementedError
+        return Outputs(images.flatten(1), self(images))
 
 
 def images(outputs: Outputs) -> Tensor:

@@ -362,7 +362,7 @@ def test_a_single_run_opens_with_its_own_scores(shelf: Path) -> None:
     outline = Outline(page("One", "", alone))
     assert "misclassification" in first.words[0]
     assert "of 797 images" in first.words[0]
-    assert outline.of("caption")[0].text == "msp: msp on digits, small, demo recipe, seed 0"
+    assert outline.of("caption")[0].text == "msp: msp on digits, small, recipe demo, epochs=3, seed 0"
     assert [element.text for element in outline.of("h3")].count("Scores") == 0
 
 

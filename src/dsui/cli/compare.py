@@ -116,7 +116,10 @@ def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
         console.print(f"Note: {sentence}", soft_wrap=True, markup=False)
     if not rows:
         raise DsuiError("there are no results to compare; run `dsui evaluate` first.")
-    return [_with_stream(row) for row in rows]
+    tested = [row for row in rows if row.of_test_images]
+    if tested and len(tested) < len(rows):
+        console.print("Note: rows of held-out images are left out, since there are rows of test images.")
+    return [_with_stream(row) for row in tested or rows]
 
 
 def _with_stream(row: AnyRow) -> AnyRow:

@@ -20,7 +20,7 @@ from dsui.data.pipeline import Batch, Source, open_source
 from dsui.deploy.forward import forward
 from dsui.deploy.threshold import Threshold, at_coverage, at_risk
 from dsui.errors import DsuiError
-from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.outputs import DEFINITION, Outputs
 from dsui.evaluation.scores import Moments, Reference, all_scores, reference
 from dsui.methods.method import Method
 
@@ -28,8 +28,6 @@ MOST_IMAGES = 10_000
 """Of each kind, an even choice where there are more: the deviation of a mean is a hundredth of the images' own."""
 CALIBRATION = "calibration"
 """Its name in the metadata of the weights."""
-DEFINITION = 2
-"""Of `uncertainty`: a threshold that was measured by another one means nothing."""
 
 
 @dataclass(frozen=True, eq=False)

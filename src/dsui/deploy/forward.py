@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,8 @@ from dsui.evaluation.outputs import Outputs
 from dsui.methods.method import Method
 
 SAMPLING_SEED = 0
+_ALONE = Lock()
+"""Random numbers and the precision of products are those of the whole process, so threads wait for each other."""
 
 
 @torch.no_grad()
@@ -22,7 +26,7 @@ def forward(method: Method, transform: Transform, images: Tensor) -> Outputs:
     inputs = transform.plain(images)
     if on_gpu:
         inputs = inputs.contiguous(memory_format=torch.channels_last)
-    with torch.random.fork_rng([device] if on_gpu else []):
+    with _ALONE, torch.random.fork_rng([device] if on_gpu else []):
         torch.default_generator.manual_seed(SAMPLING_SEED)
         if on_gpu:
             with torch.cuda.device(device):

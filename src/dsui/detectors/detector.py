@@ -29,6 +29,8 @@ class Detector(ABC):
     """Of the training samples; then every class must have one."""
     needs_weight: ClassVar[bool] = False
     """Of a linear last layer."""
+    needs_scale: ClassVar[bool] = False
+    """Of the logits: it says nothing of log-probabilities."""
     _fitted_to: str | None = None
 
     @torch.no_grad()
@@ -123,6 +125,6 @@ def _check_classes(train: Outputs, who: str) -> None:
 
 
 def _instead(outputs: Outputs) -> str:
-    from dsui.detectors.registry import usable
+    from dsui.detectors.registry import names, obstacle
 
-    return f"use {', '.join(usable(outputs))} instead"
+    return f"use {', '.join(name for name in names() if obstacle(name, outputs) is None)} instead"

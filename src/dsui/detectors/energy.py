@@ -14,6 +14,7 @@ class Energy(Detector):
     """Needs no fitting; `temperature` flattens the logits."""
 
     needs_fit = False
+    needs_scale = True
 
     def __init__(self, temperature: float = 1.0) -> None:
         check_positive("temperature", temperature)

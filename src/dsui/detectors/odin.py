@@ -55,4 +55,4 @@ class Odin:
             return max_probability(self._tempered(method, torch.where(gradient >= 0, start - step, start + step)))
 
     def _tempered(self, method: Method, inputs: Tensor) -> Tensor:
-        return method.logits(method(inputs)).double() / self.temperature
+        return method.predict(inputs).logits.double() / self.temperature

@@ -56,10 +56,13 @@ def build(name: str) -> Detector:
     return DETECTORS[name]()
 
 
-def usable(train: Outputs) -> tuple[str, ...]:
-    """The detectors that find in these outputs all they need."""
-    return tuple(
-        name
-        for name, kind in DETECTORS.items()
-        if not (kind.needs_labels and train.labels is None) and not (kind.needs_weight and train.weight is None)
-    )
+def obstacle(name: str, train: Outputs) -> str | None:
+    """What keeps a detector from using these outputs, None where nothing does."""
+    kind = DETECTORS[name]
+    if kind.needs_labels and train.labels is None:
+        return "no labels"
+    if kind.needs_weight and train.weight is None:
+        return "no linear last layer"
+    if kind.needs_scale and train.samples is not None:
+        return "log-probabilities for logits, which all have the same energy"
+    return None

@@ -31,7 +31,8 @@ from dsui.data.dataset import ImageSet
 from dsui.data.pipeline import open_source, plain_batches
 from dsui.errors import DsuiError
 from dsui.evaluation.model import Model, RunFacts, load_model
-from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.outputs import DEFINITION, Outputs
+from dsui.methods.registry import effective_options
 from dsui.training.checkpoint import RunError
 
 if sys.platform != "win32":
@@ -39,8 +40,6 @@ if sys.platform != "win32":
 
 CHUNK = 10_000
 BATCH = 500
-LAYOUT = 3
-"""Of the chunks; a change of what outputs hold makes older ones unknown."""
 SAMPLING_SEED = 0
 Progress = Callable[[int, int], None]
 
@@ -126,10 +125,10 @@ class OutputCache:
     def _key(self, source: Source) -> str:
         config = self.facts.config
         facts = {
-            "layout": LAYOUT,
+            "definition": DEFINITION,
             "weights": self._fingerprint,
             "method": config.method,
-            "options": dict(config.options),
+            "options": effective_options(config.method, config.options),
             "images": [source.name, source.identity],
             "shape": [config.channels, config.size],
             "normalised": [config.recipe.mean, config.recipe.std],
@@ -156,7 +155,9 @@ class OutputCache:
         facts |= {"chunks": str(-(-total // CHUNK)), "passes": str(self.model.method.passes)}
         paths: list[Path] = []
         passes = self._passes(source, images, progress)
-        with ThreadPoolExecutor(1) as writer:  # one chunk is written while the next one is computed
+        drawing = [self.device] if self.device.type == "cuda" else []
+        # one chunk is written while the next one is computed; the caller's random numbers go on as before
+        with ThreadPoolExecutor(1) as writer, torch.random.fork_rng(drawing):
             written: Future[None] | None = None
             while batches := list(islice(passes, CHUNK // BATCH)):
                 parts, times = zip(*batches, strict=True)

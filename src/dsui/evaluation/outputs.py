@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+DEFINITION = 3
+"""Of what outputs hold and scores mean: a change makes stored outputs, calibrations and cells of studies unknown."""
 SMALLEST_SHARE = 1e-6
 
 

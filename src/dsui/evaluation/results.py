@@ -49,6 +49,11 @@ class Row:
     seconds: float | None
     commit: str | None
 
+    @property
+    def of_test_images(self) -> bool:
+        """And not of images that the run held out."""
+        return "of held-out" not in (self.protocol or "")
+
     def to_json(self) -> str:
         metrics = {name: float(value) if math.isfinite(value) else None for name, value in self.metrics.items()}
         return json.dumps(asdict(self) | {"metrics": metrics}, allow_nan=False)

@@ -59,10 +59,12 @@ def max_logit(logits: Tensor) -> Tensor:
 
 
 def sphere_logits(outputs: Outputs) -> Tensor | None:
-    """The logits as they were trained, y_c / min(1, |h| / sqrt(M)); see `dsui.methods.dsui`. [B, C]"""
+    """The logits as they were trained, b_c + (y_c - b_c) / min(1, |h| / sqrt(M)); see `dsui.methods.dsui`. [B, C]"""
     if outputs.norm is None or outputs.weight is None:
         return None
-    return outputs.logits.double() / share_of_radius(outputs.norm.double(), outputs.weight.shape[1])[:, None]
+    share = share_of_radius(outputs.norm.double(), outputs.weight.shape[1])[:, None]
+    bias = 0.0 if outputs.bias is None else outputs.bias.double()
+    return (outputs.logits.double() - bias) / share + bias
 
 
 def log_density(log_joint: Tensor) -> Tensor:

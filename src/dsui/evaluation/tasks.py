@@ -31,6 +31,7 @@ from dsui.evaluation.results import Row, commit, versions
 from dsui.evaluation.scores import Reference, all_scores, reference
 from dsui.evaluation.sources import Sources
 from dsui.methods.registry import find
+from dsui.training.recipe_file import training_name
 
 TASKS = ("misclassification", "ood", "open-set", "noise", "fgsm")
 EPSILONS = (2 / 255, 4 / 255, 8 / 255, *(step / 10 for step in range(1, 11)))
@@ -133,14 +134,14 @@ class Evaluation:
         step = -(-self._training.count // FIT_IMAGES)
         parts = [_what_detectors_read(chunk, step) for chunk in self._training.chunks()]
         training = Outputs.concatenated(parts).to(self.cache.device)
-        usable = detectors.usable(training)
-        for name in self._unfitted:
-            if name not in usable:
-                self.warn(f"{self.cache.facts.config.method} has no linear last layer, which {name} needs; left out.")
+        obstacles = {name: detectors.obstacle(name, training) for name in self._unfitted}
+        for name, obstacle in obstacles.items():
+            if obstacle is not None:
+                self.warn(f"{self.cache.facts.config.method} has {obstacle}, so {name} is left out.")
         return {
             name.replace("-", "_"): detector.fit(training)
             for name, detector in self._unfitted.items()
-            if name in usable
+            if obstacles[name] is None
         }
 
     def _warn_of_overlap(self, name: str, stored: StoredOutputs) -> None:
@@ -169,7 +170,7 @@ class Evaluation:
             objective=find(config.method).objective_name(config.recipe),
             data=config.data,
             backbone=config.backbone,
-            recipe=config.recipe.name,
+            recipe=training_name(config),
             seed=config.seed,
             task=task,
             foreign=foreign,
@@ -192,5 +193,8 @@ class Evaluation:
 
 def _what_detectors_read(outputs: Outputs, step: int) -> Outputs:
     """Every `step`-th image, without what sampling methods add."""
-    read = Outputs(outputs.features, outputs.logits, outputs.labels, weight=outputs.weight, bias=outputs.bias)
+    samples = None if outputs.samples is None else outputs.samples[:, :0]  # of which only their existence is told
+    read = Outputs(
+        outputs.features, outputs.logits, outputs.labels, samples=samples, weight=outputs.weight, bias=outputs.bias
+    )
     return read.select(torch.arange(0, len(read), step))

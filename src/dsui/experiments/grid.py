@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 
 from dsui.data.pseudo import PSEUDO
+from dsui.evaluation.outputs import DEFINITION
 from dsui.training.config import RunConfig
 
 
@@ -46,6 +47,7 @@ class Cell:
         """The whole configuration of run and evaluation: a cell is done when rows of this identity are there."""
         fitted = {"detectors": list(self.detectors)} if self.detectors else {}
         return fitted | {
+            "definition": DEFINITION,
             "run": self.config.mapping(),
             "predictor": self.predictor,
             "tasks": list(self.tasks),

@@ -39,7 +39,7 @@ from dsui.experiments.grid import Block, Cell, Grid
 from dsui.methods import registry as methods
 from dsui.report.comparison import METRICS
 from dsui.training.config import RunConfig
-from dsui.training.recipe_file import load_recipe, method_options
+from dsui.training.recipe_file import changes, load_recipe, method_options
 
 FIGURES = ("curve", "distributions", "embedding")
 FOLDER_SHAPE = (3, 32, 32)
@@ -152,9 +152,6 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
         for settings in _settings(values["set"], where):
             overrides, options = method_options(method, settings)
             trained = load_recipe(recipe, data, overrides)
-            plain = load_recipe(recipe, data) if overrides else trained
-            differing = [key for key in overrides if getattr(trained, key) != getattr(plain, key)]
-            changed = ", ".join(f"{key}={settings[key]}" for key in sorted([*differing, *options]))
             for outliers, split, held_out in product(
                 _tuple(values["outliers"], str, where) or (None,),
                 known or (None,),
@@ -173,7 +170,7 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
                         config=replace(config, seed=seed),
                         predictor=predictor,
                         label=_label(values["label"], {**settings, "method": predictor}, where),
-                        settings=changed,
+                        settings=changes(config),
                         tasks=tasks,
                         foreign=foreign,
                         epsilons=epsilons if "fgsm" in tasks else (),

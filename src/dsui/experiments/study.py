@@ -14,7 +14,6 @@ import json
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,11 +70,9 @@ class Study:
         return "rows" in self.record(cell)
 
     def outcome(self, cell: Cell) -> Outcome:
-        """Of a cell that is done, else empty; the recipe's name tells what the grid changed in it."""
+        """Of a cell that is done, else empty."""
         record = self.record(cell)
         rows = [Row.from_json(json.dumps(row)) for row in record.get("rows", [])]
-        if cell.settings:
-            rows = [replace(row, recipe=f"{row.recipe}, {cell.settings}") for row in rows]
         return Outcome(rows, record.get("points", []))
 
     def absent(self, cell: Cell) -> tuple[str, ...]:

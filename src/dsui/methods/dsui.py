@@ -23,7 +23,8 @@ from dsui.evaluation.outputs import Outputs, share_of_radius
 from dsui.head import SCALE_AT_START, HeadOutput, MoGMMHead
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
-from dsui.objectives import DualSupervisedLoss
+from dsui.objectives import DualSupervisedLoss, released_scores
+from dsui.released import ReleasedHead
 from dsui.training.recipe import Recipe
 
 ALIVE = 0.01
@@ -110,7 +111,9 @@ class DualSupervised(Method):
             features,
             logits,
             norm=norm,
-            class_scores=output.class_scores,
+            class_scores=released_scores(output, self.head)
+            if isinstance(self.head, ReleasedHead)
+            else output.class_scores,
             log_joint=output.log_joint,
             weight=weight,
         )

@@ -1,7 +1,8 @@
 """The baseline: a softmax classifier trained with cross-entropy (Hendrycks and Gimpel, ICLR 2017).
 
 L = -ln p_t,  p = softmax(W f(x) + b); its uncertainties are 1 - max p and the entropy of p. With `sphere` the features
-are projected as DS-UI's are, which shows what the projection does by itself.
+are projected as DS-UI's are, and predicted inside the sphere as there (`dsui.methods.dsui`), which shows what both do
+by themselves.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.outputs import Outputs, share_of_radius
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
 from dsui.projection import SphereProjection
@@ -40,6 +41,8 @@ class MaxSoftmax(Method):
 
     def predict(self, images: Tensor) -> Outputs:
         features, norm = self._features(images)
+        if norm is not None:
+            features = features * share_of_radius(norm, features.shape[1])[:, None]
         return Outputs(features, self.output(features), norm=norm, weight=self.output.weight, bias=self.output.bias)
 
     def _features(self, images: Tensor) -> tuple[Tensor, Tensor | None]:

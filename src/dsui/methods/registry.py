@@ -47,11 +47,20 @@ def find(name: str) -> type[Method]:
 
 
 def option_kinds(name: str) -> dict[str, Any]:
-    """The keyword-only arguments of a method's constructor, with their types."""
-    constructor = find(name).__init__
-    kinds = get_type_hints(constructor)
-    parameters = inspect.signature(constructor).parameters.values()
-    return {each.name: kinds[each.name] for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
+    """What a method can be told beyond the recipe, with its types."""
+    kinds = get_type_hints(find(name).__init__)
+    return {each.name: kinds[each.name] for each in _options(name)}
+
+
+def effective_options(name: str, given: Mapping[str, object]) -> dict[str, object]:
+    """What was told the method, and what it takes where nothing was."""
+    return {each.name: each.default for each in _options(name)} | dict(given)
+
+
+def _options(name: str) -> list[inspect.Parameter]:
+    """The keyword-only arguments of the constructor."""
+    parameters = inspect.signature(find(name).__init__).parameters.values()
+    return [each for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY]
 
 
 def build(

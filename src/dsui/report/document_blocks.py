@@ -33,6 +33,7 @@ from dsui.report.figures.canvas import to_svg
 from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, lines
 from dsui.report.table_forms import to_csv, to_markdown
 from dsui.report.tables import Cell, Column, Line, Table
+from dsui.training.recipe_file import training_name
 
 EXPERIMENTS: dict[str, Callable[[Path], str]] = {
     "geometry": lambda path: geometry.table(geometry.read(path)),
@@ -128,8 +129,7 @@ def _rows(paths: Iterable[Path], where: dict[str, Any], grid: Grid | None) -> It
     labels = {}
     for cell in grid.cells if grid else ():
         config = cell.config
-        recipe = ", ".join(filter(None, (config.recipe.name, cell.settings)))
-        labels[cell.predictor, config.data, config.backbone, recipe] = cell.label
+        labels[cell.predictor, config.data, config.backbone, training_name(config)] = cell.label
     own_names = set(labels.values()) - {method for method, *_ in labels}  # a method's name does not tell its recipe
     for path in paths:
         for text in path.read_text().splitlines():

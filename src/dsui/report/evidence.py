@@ -25,9 +25,6 @@ from dsui.report.comparison import SCORES, UNKNOWN
 from dsui.report.figures.embedding import evenly_chosen
 from dsui.training.run_folder import LOG, RESULTS
 
-HELD_OUT = "of held-out"
-"""In the protocol of rows that are not of the test split."""
-
 PROBLEMS = 5
 """Most unusable lines of a results file that are named."""
 
@@ -135,7 +132,7 @@ def read_log(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
 def _read(path: Path) -> tuple[list[Row], list[str]]:
     file = path / RESULTS
     rows, problems = read([file]) if file.exists() else ([], [])
-    return [row for row in rows if HELD_OUT not in (row.protocol or "")], problems
+    return [row for row in rows if row.of_test_images], problems
 
 
 def _rows(run: str, asked: Evaluation, foreign: Sequence[str]) -> tuple[list[Row], list[Row], list[str]]:

@@ -19,6 +19,7 @@ from dsui.report.html_table import to_html
 from dsui.report.run_table import run_table
 from dsui.report.section import Section
 from dsui.report.thumbnails import most, thumbnails
+from dsui.training.recipe_file import training_name
 
 DRAWN = ("max_probability", "entropy", "log_density", "energy", "mutual_information", "uncertainty")
 """The scores whose curves are drawn, where a run has them."""
@@ -38,7 +39,7 @@ def run_section(evidence: Evidence, alone: bool, step: Callable[[], None] = lamb
             sections.append(made)
         step()
     words = (
-        f"{config.method} on {config.data}, backbone {config.backbone}, {config.recipe.name} recipe, "
+        f"{config.method} on {config.data}, backbone {config.backbone}, recipe {training_name(config)}, "
         f"seed {config.seed}: {own.correct.double().mean().item():.2%} of {len(own.labels):,} in-domain images are "
         "classified correctly."
     )

@@ -33,7 +33,7 @@ def run_table(rows: Sequence[Row]) -> Table:
     )
     columns = tuple(_column(task, foreign, metric) for task, foreign, metric in questions)
     note = "; ".join(f"accuracy of the {row.score} {100 * row.metrics['accuracy']:.2f} %" for row in accuracies)
-    title = f"{first.run}: {first.method} on {first.data}, {first.backbone}, {first.recipe} recipe, seed {first.seed}"
+    title = f"{first.run}: {first.method} on {first.data}, {first.backbone}, recipe {first.recipe}, seed {first.seed}"
     return Table(title, columns, lines, f"{note}." if note else "", corner="score")
 
 

@@ -44,6 +44,12 @@ class WeightAverage:
         self._updates.add_(1)
 
     @torch.no_grad()
+    def restart(self) -> None:
+        """Forget all weights so far, in place."""
+        torch._foreach_copy_(self._averages, self._parameters)
+        self._updates.zero_()
+
+    @torch.no_grad()
     def copy_to(self, model: nn.Module) -> None:
         """Give the averaged weights to `model`, which has the parameters of the averaged one."""
         targets: dict[str, Tensor] = dict(model.named_parameters())

@@ -71,9 +71,10 @@ def fit(
 ) -> Trainer:
     """The finished trainer; its run folder holds weights, state and log. In several processes the leader writes.
 
-    `held_out` are images to calibrate with, which `images` are without.
+    `held_out` are images to calibrate with, which `images` are without. The caller's random numbers on the CPU go on as
+    if nothing had happened.
     """
-    with own_stream(device), ExitStack() as closing:
+    with own_stream(device), torch.random.fork_rng([]), ExitStack() as closing:
         folder = None
         if world.leader:
             make = RunFolder.resume if resume else RunFolder.create

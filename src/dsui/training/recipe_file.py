@@ -24,6 +24,7 @@ import yaml
 from dsui.data.registry import FOLDER, published
 from dsui.errors import DataError
 from dsui.methods.registry import option_kinds
+from dsui.training.config import RunConfig
 from dsui.training.recipe import Recipe, RecipeError
 
 Layer = dict[str, Any]
@@ -56,6 +57,26 @@ def load_recipe(name: str, data: str, overrides: Mapping[str, object] = {}) -> R
 def changed(recipe: Recipe, data: str, overrides: Mapping[str, object]) -> Recipe:
     """The recipe with `overrides`, as `load_recipe` applies them."""
     return Recipe(**_updated(asdict(recipe), _resolved(_parsed(overrides), data, OVERRIDES)))
+
+
+def training_name(config: RunConfig) -> str:
+    """The recipe's name, and what was changed in it or told the method: "paper, components=1, neck=False"."""
+    return ", ".join(filter(None, (config.recipe.name, changes(config))))
+
+
+def changes(config: RunConfig) -> str:
+    """What of a run is unlike its recipe; lengths that shrank with the epochs go without saying."""
+    recipe, data = config.recipe, config.data
+    usual = load_recipe(recipe.name, data) if recipe.name in names() else recipe
+    shortened = {"epochs": recipe.epochs} if recipe.epochs != usual.epochs else {}
+    if shortened:
+        usual = changed(usual, data, shortened)
+    unlike = {key: value for key, value in asdict(recipe).items() if value != getattr(usual, key)}
+    outliers = {"outliers": config.outliers} if config.outliers else {}
+    told = {**shortened, **unlike, **config.options, **outliers}
+    return ", ".join(
+        f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in sorted(told.items())
+    )
 
 
 def method_options(name: str, overrides: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:

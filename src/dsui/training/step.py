@@ -129,7 +129,8 @@ class TrainingStep:
         inputs = self._inputs(batch)
         if foreign is not None:
             inputs = torch.cat([inputs, self._inputs(foreign)])
-        rate = self.rates.index_select(0, self.counter.view(1))[0]
+        last = len(self.rates) - 1  # which the trial steps before a capture may pass
+        rate = self.rates.index_select(0, self.counter.clamp(max=last).view(1))[0]
         means: dict[str, Tensor] = {}
         hits = torch.zeros((), dtype=torch.int64, device=self.device)
         for number, update in enumerate(self.updates):

@@ -123,10 +123,13 @@ class Trainer:
         return torch.stack(list(parts))
 
     def outlier_order(self, epoch: int) -> Tensor:
-        """[steps, B / processes] outliers of this process, drawn with replacement: a set may be small or large."""
+        """[steps, B / processes] outliers of this process."""
+        return self._all_outliers(epoch).chunk(self.world.size, dim=1)[self.world.rank]
+
+    def _all_outliers(self, epoch: int) -> Tensor:
+        """[steps, B] outliers of all processes, drawn with replacement: a set may be small or large."""
         generator = torch.Generator().manual_seed(mixed(mixed(self.config.seed) ^ ~epoch) >> 1)
-        whole = torch.randint(self.outlier_samples, (self.steps_per_epoch, self.recipe.batch), generator=generator)
-        return whole.chunk(self.world.size, dim=1)[self.world.rank]
+        return torch.randint(self.outlier_samples, (self.steps_per_epoch, self.recipe.batch), generator=generator)
 
     @torch.no_grad()
     def finish(self) -> None:
@@ -134,7 +137,7 @@ class Trainer:
         if self.average is not None and self.average.state_dict()["updates"] > 0:
             self.average.copy_to(self.method)
             torch.manual_seed(mixed(self.config.seed) >> 1)  # layers that draw do so alike after a resume
-            reestimate(self.method, (images for images, _ in self._inputs(self.recipe.epochs)))
+            reestimate(self.method, self._with_outliers(self.recipe.epochs))
         self.method.eval()
 
     def state(self) -> dict[str, Any]:
@@ -166,6 +169,8 @@ class Trainer:
         self.method.phase = self.method.phase_at(epoch)
         if self.method.phase != self.entered:
             self.method.begin_phase(self._inputs(epoch))
+            if self.average is not None:
+                self.average.restart()  # a phase may begin with new weights
             self.entered = self.method.phase
             self.step.forget_graph()
 
@@ -180,6 +185,16 @@ class Trainer:
         for batch in self.source.stream(whole):
             yield self.transform.augmented(batch.images, batch.indices, epoch), batch.labels
 
+    def _with_outliers(self, epoch: int) -> Iterator[Tensor]:
+        """Inputs of every step of an epoch as the network is trained on them, the outliers behind the batch's own."""
+        own = (images for images, _ in self._inputs(epoch))
+        if self.outliers is None:
+            yield from own
+            return
+        foreign = self.outliers.stream(self._all_outliers(epoch))
+        for images, batch in zip(own, foreign, strict=False):
+            yield torch.cat([images, self.transform.augmented(batch.images, batch.indices, epoch)])
+
     def _loss_module(self) -> nn.Module:
         lowered = self.device.type == "cuda" and self.recipe.bfloat16
         autocast = torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False) if lowered else nullcontext()
@@ -190,7 +205,9 @@ class Trainer:
         return DistributedDataParallel(
             module,
             device_ids=[self.device] if self.device.type == "cuda" else None,
-            find_unused_parameters=len(self.optimizers) > 1 or self.method.phase_at(0) != self.method.phase_at(last),
+            find_unused_parameters=len(self.optimizers) > 1
+            or self.recipe.density_warm_up > 0
+            or self.method.phase_at(0) != self.method.phase_at(last),
         )
 
     def _captured(self, mode: Mode | None) -> bool:
