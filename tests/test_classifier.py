@@ -120,6 +120,11 @@ def test_labels_may_be_any_numbers_or_text_and_come_back_as_they_were() -> None:
         assert set(made.predict(NEW[new]).label.tolist()) == set(made.classes_.tolist())
 
 
+def test_labels_of_another_kind_are_not_all_wrong_but_refused(fitted: UncertaintyClassifier) -> None:
+    with pytest.raises(ValueError, match="none of the labels is a class of this model"):
+        fitted.score(NEW[:5], ["zero"] * 5)
+
+
 def test_scikit_learn_clones_and_cross_validates_it() -> None:
     own = classifier(num_classes=10, calibration=0.0, seed=3)
     copy = clone(own)

@@ -35,7 +35,10 @@ def check_features(x: Tensor, width: int, training: bool) -> None:
         return
     if not bool(x.isfinite().all()):
         bad = int((~x.isfinite()).any(1).sum())
-        raise ValueError(f"{bad} of {len(x)} feature vectors hold NaN or infinity; check the backbone and its input.")
+        raise ValueError(
+            f"{bad} of {len(x)} feature vectors hold NaN or infinity; lower the learning rate, or check the backbone "
+            "and its input."
+        )
 
 
 def check_labels(y: Tensor, samples: int, num_classes: int) -> None:

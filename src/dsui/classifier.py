@@ -112,6 +112,11 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         check_is_fitted(self, "predictor_")
         config = self.predictor_.model.facts.config
         data = labelled(images, labels, "test", config.size, config.channels)
+        if not np.isin(data.labels, self.classes_).any():
+            raise ValueError(
+                f"none of the labels is a class of this model, as {data.labels[0]!r} is not; "
+                f"it knows {', '.join(map(repr, self.classes_[:5].tolist()))}."
+            )
         found = np.concatenate([self.predict(block).label for block in data.blocks()])
         return float(np.mean(found == data.labels))
 

@@ -7,6 +7,10 @@ class DsuiError(Exception):
     """Anything dsui can explain to a user in one sentence; the command line prints it and exits with 1."""
 
 
+class Stopped(DsuiError):  # noqa: N818 - what happened is no error
+    """The user stopped what was going on; the sentence says what is kept. The command line exits with 130."""
+
+
 class DivergenceError(DsuiError):
     """Training left the region in which its objective means anything."""
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 
+import digit_runs
 import pytest
 import result_row
 from scipy import stats
@@ -17,6 +18,7 @@ from typer.testing import CliRunner, Result
 
 from dsui.cli import app, main
 from dsui.errors import DsuiError
+from dsui.evaluation.model import run_facts, short_fingerprint
 from dsui.evaluation.results import Row, append
 
 runner = CliRunner()
@@ -135,12 +137,13 @@ def test_a_broken_line_is_named_and_the_rest_is_used(runs: list[Path]) -> None:
     whole = lines(*runs)
     path = runs[0] / "results.jsonl"
     path.write_bytes(b'{"run": "torn\n' + path.read_bytes())
-    result = dsui(*runs, runs[0].with_name("absent"), "--format", "csv")
+    (unevaluated := runs[0].with_name("unevaluated")).mkdir()
+    result = dsui(*runs, unevaluated, "--format", "csv")
     assert {line["method"]: line for line in csv.DictReader(io.StringIO(result.stdout))} == whole
     notes = result.stderr.splitlines()
     assert len(notes) == 2
     assert notes[0] == f"Note: {path} line 1 is not a results row: no whole JSON object."
-    assert notes[1].endswith("absent/results.jsonl cannot be read (No such file or directory).")
+    assert notes[1].endswith("unevaluated/results.jsonl cannot be read (No such file or directory).")
 
 
 def test_a_file_that_holds_something_else_is_not_shown_line_by_line(runs: list[Path], tmp_path: Path) -> None:
@@ -205,7 +208,7 @@ def test_a_sentence_for_every_mistake(runs: list[Path], tmp_path: Path) -> None:
     assert "no figure is left; loosen" in fails(*runs, "--task", "accuracy", "--metric", "auroc")
     assert "name evaluated runs, or a file or folder of results with --results." in fails()
     assert f"{tmp_path} holds no .jsonl file; name evaluated runs" in fails("--results", tmp_path)
-    assert "there are no results to compare; run `dsui evaluate` first." in fails(tmp_path / "absent")
+    assert "absent is no folder of a run; name the --out of a `dsui train`." in fails(tmp_path / "absent")
 
 
 @pytest.mark.parametrize(
@@ -223,3 +226,35 @@ def test_a_comparison_exits_with_0_1_or_2(
         main()
     assert leaving.value.code == status
     assert bool(capsys.readouterr().err) == (status > 0)
+
+
+def test_a_run_is_known_by_its_weights_and_not_by_its_folder(tmp_path: Path) -> None:
+    def run(folder: str, weights: str, auroc: float) -> Path:
+        (tmp_path / folder).mkdir(parents=True)
+        rows = [replace(row, run=Path(folder).name, weights=weights) for row in rows_of("msp", 0, auroc)]
+        append(tmp_path / folder / "results.jsonl", rows)
+        return tmp_path / folder
+
+    def shown(*runs: Path) -> str:
+        return dsui(*runs, "--task", "ood", "--reference", "msp", "--metric", "auroc").stdout
+
+    first, namesake, renamed = run("a/msp-0", "1", 0.8), run("b/msp-0", "2", 0.9), run("c/other", "1", 0.8)
+    assert "85.00 ± 7.07" in shown(first, namesake)
+    assert "One run each" in shown(first, renamed)
+
+
+def test_rows_of_weights_that_are_gone_and_of_held_out_images_are_left_out_and_told(tmp_path: Path) -> None:
+    path = digit_runs.own_copy(digit_runs.run(), tmp_path / "run")
+    now = short_fingerprint(run_facts(path).fingerprint())
+    held_out = [replace(row, protocol="ood, all in-domain images of held-out") for row in rows_of("msp", 0, 0.5)]
+    stale, fresh = ([replace(row, run="run", weights=each) for row in rows_of("msp", 0, 0.7)] for each in ("gone", now))
+    append(path / "results.jsonl", [*stale, *fresh, *held_out])
+    result = dsui(path, "--task", "ood", "--reference", "msp")
+    assert "Note: 3 rows are of weights that are no longer there, and left out." in result.stderr
+    assert "Note: rows of held-out images are left out, since there are rows of test images." in result.stderr
+    assert "70.00" in result.stdout
+    assert "50.00" not in result.stdout
+
+
+def test_calibration_has_its_columns(runs: list[Path]) -> None:
+    assert "NLL" in dsui(*runs, "--metric", "nll").stdout

@@ -172,7 +172,7 @@ def test_an_interrupted_command_keeps_its_rows_and_the_former_file(
     (tmp_path / "p.csv").write_text("former")
     chosen: list[str | Path] = [place.run, place.noise, "--batch", "10"]
     answer = dsui(*chosen, "--out", tmp_path / "p.csv")
-    assert answer.status == 1
+    assert answer.status == 130
     kept = (tmp_path / "p.csv.part").read_text()
     assert f"stopped after {kept.count('noise')} files; their rows are in {tmp_path / 'p.csv.part'}." in answer.err
     assert kept.startswith("file,label")
@@ -226,7 +226,7 @@ def test_names_that_are_no_text_are_written_as_they_are(dsui: Predict, place: Pl
     [
         (["--coverage", "0.9", "--risk", "0.1"], 2, "choose --coverage or --risk, not both"),
         (["--coverage", "1.5"], 2, "--coverage"),
-        (["--coverage", "1"], 1, "coverage must be a share of the images between 0 and 1"),
+        (["--coverage", "1"], 2, "1 is no share of the images below 1, as 0.1 is"),
         (["--risk", "0.001"], 1, "cannot assure a risk of 0.001"),
         (["--out", "p.txt"], 2, "--out p.txt has the wrong ending"),
         (["--out", "p.csv", "--json"], 2, "name a file ending in .jsonl"),

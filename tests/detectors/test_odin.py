@@ -109,3 +109,13 @@ def test_bad_input_is_refused_in_a_sentence() -> None:
         Odin(epsilon=-1)
     with pytest.raises(ValueError, match="temperature must be positive"):
         Odin(temperature=0)
+
+
+def test_it_asks_what_the_method_predicts_and_not_what_it_trains() -> None:
+    """DS-UI predicts inside the sphere."""
+    torch.manual_seed(0)
+    method = build("dsui", "small", 1, 10, load_recipe("demo", "digits")).eval()
+    pixels = torch.randn(16, 1, 8, 8)
+    with torch.no_grad():
+        expected = max_probability(method.predict(pixels).logits)
+    assert torch.equal(Odin(temperature=1, epsilon=0).score_images(method, pixels, (0.5,)), expected)

@@ -17,7 +17,7 @@ from dsui.evaluation.results import Row, append, commit, read, versions
 
 CONTRACT = """
 run, method, objective, data, backbone, recipe, seed, task, foreign, score, metrics,
-n_positive, n_negative, protocol, split, versions, device, seconds, commit
+n_positive, n_negative, protocol, split, versions, device, seconds, commit, weights
 """
 NAMES = [name.strip() for name in CONTRACT.split(",")]
 ROW = replace(

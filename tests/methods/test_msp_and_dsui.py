@@ -6,6 +6,7 @@ import pytest
 import torch
 from on_digits import images, means, predicted, three_seeds, train, trainer_for
 
+from dsui.density import LN_2PI
 from dsui.errors import DsuiError
 from dsui.evaluation.calibration import calibration_metrics
 from dsui.evaluation.scores import sphere_logits
@@ -76,6 +77,9 @@ def test_features_that_were_never_on_a_sphere_are_left_alone() -> None:
         outputs, output = method.predict(pixels), method(pixels)
     assert outputs.norm is None
     assert torch.equal(outputs.logits, output.logits)
+    floored = output.log_prior + ((output.log_joint - output.log_prior + 0.5 * 2048 * LN_2PI).exp() + 1e-8).log()
+    assert outputs.class_scores is not None
+    torch.testing.assert_close(outputs.class_scores, floored)  # the posterior of the authors' code
 
 
 @pytest.mark.parametrize("method", sorted(set(names()) - {"mc-dropout", "bbb", "sde-net"}))  # whose draws differ

@@ -43,6 +43,8 @@ from dsui.training.distributed import World
 from dsui.training.images import training_images
 from dsui.training.loop import fit
 from dsui.training.recipe_file import load_recipe, method_options
+from dsui.training.run_folder import WEIGHTS
+from dsui.training.weights import load_weights, save_weights
 
 CPU = torch.device("cpu")
 POINTS = 40  # of the embedding: a picture of 600 takes ten seconds
@@ -369,6 +371,9 @@ def test_a_single_run_opens_with_its_own_scores(shelf: Path) -> None:
 @pytest.mark.usefixtures("no_figures_of_runs")
 def test_runs_of_one_name_are_told_apart(shelf: Path, tmp_path: Path) -> None:
     folders = [Path(shutil.copytree(shelf / "msp", tmp_path / name / "msp")) for name in ("a", "b")]
+    weights, metadata = load_weights(folders[1] / WEIGHTS)
+    weights["output.bias"] += torch.linspace(0, 1, 10)
+    save_weights(folders[1] / WEIGHTS, weights, {k: v for k, v in metadata.items() if k != "schema"})
     both = sections([run_facts(folder) for folder in folders], CPU, foreign=("photos",))
     assert {f"Run {folder}" for folder in folders} < {section.heading for section in both}
     Outline(page("Same", "", both))
@@ -382,7 +387,7 @@ def test_runs_beside_count_in_the_tables_by_their_rows_and_are_named_where_the_p
 ) -> None:
     others = [Path(shutil.copytree(shelf / "dsui", tmp_path / name)) for name in ("b", "c", "unevaluated")]
     for folder in others[:2]:
-        append(folder / "results.jsonl", evidence["dsui"].rows)
+        append(folder / "results.jsonl", [replace(row, weights=folder.name) for row in evidence["dsui"].rows])
     facts = [run_facts(folder) for folder in others]
     names = ["the one", "the second", "the third", "the fourth"]
     made = sections([run_facts(shelf / "dsui")], CPU, names=names, beside=facts, foreign=("photos",))

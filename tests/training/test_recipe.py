@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dsui.data.registry import PUBLISHED
+from dsui.training.config import RunConfig
 from dsui.training.recipe import Recipe, RecipeError
-from dsui.training.recipe_file import load_recipe, names
+from dsui.training.recipe_file import load_recipe, method_options, names, training_name
 
 Write = Callable[[str], str]
 
@@ -256,3 +257,19 @@ def test_any_recipe_comes_back_from_its_yaml(
     mean, std = zip(*channels, strict=True)
     recipe = replace(load_recipe("paper", "svhn"), name=name, peak_rate=rate, rho=rho, mean=mean, std=std)
     assert load_recipe(write(to_yaml(recipe)), "svhn") == recipe
+
+
+def test_a_training_is_called_by_its_recipe_and_by_what_was_changed_in_it() -> None:
+    def name(settings: dict[str, object], outliers: str | None = None) -> str:
+        overrides, options = method_options("dsui", settings)
+        return training_name(
+            RunConfig(
+                "cifar10", "resnet18", "dsui", 0, 32, 3, load_recipe("paper", "cifar10", overrides), options, outliers
+            )
+        )
+
+    assert name({}) == "paper"
+    assert name({"neck": False, "components": 1, "rho": 0}) == "paper, components=1, neck=False, rho=0"
+    assert name({"epochs": 50}) == "paper, epochs=50"  # and a cycle of 35, which goes without saying
+    assert name({"epochs": 50, "cycle": 20, "kappa": 16.0}) == "paper, cycle=20, epochs=50, kappa=16"
+    assert name({"components": 8}, "svhn") == "paper, outliers=svhn"

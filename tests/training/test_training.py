@@ -18,6 +18,7 @@ import torch
 from typer.testing import CliRunner
 
 from dsui.cli import app
+from dsui.data.dataset import MemorySet, chosen
 from dsui.data.registry import load
 from dsui.errors import DivergenceError, DsuiError
 from dsui.training.checkpoint import RunError
@@ -252,3 +253,58 @@ def test_tensorboard_gets_every_epoch_or_its_absence_is_a_sentence(
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     result = CliRunner().invoke(app, [*arguments, str(tmp_path / "b")])
     assert "--tensorboard needs the package tensorboard" in str(result.exception)
+
+
+def test_a_run_whose_images_have_changed_is_not_resumed(tmp_path: Path) -> None:
+    trained(tmp_path, config(epochs=1))
+    whole = load("digits", "train")
+    fewer = chosen(whole, torch.arange(len(whole.labels) - 1), whole.name)
+    with pytest.raises(DsuiError, match="the images of digits are not those this run was begun with"):
+        fit(config(epochs=1), fewer, tmp_path, CPU, World(), Silent(), True)
+
+
+def test_the_callers_random_numbers_go_on_as_if_nothing_had_been_trained(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    trained(tmp_path, config(epochs=1))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_steps_beyond_the_last_take_its_rate() -> None:
+    """As those before the capture of a CUDA graph do when few steps are left."""
+    trainer = Trainer(config(epochs=1), load("digits", "train"), CPU, World())
+    for _ in trainer.epoch_steps(0, 0):
+        pass
+    trainer.step()
+    assert trainer.step.counter == trainer.total_steps + 1
+
+
+def test_an_average_forgets_what_was_before_a_phase() -> None:
+    run = config(epochs=2, density_warm_up=1, initialize=True, average="ema", ema_decay=0.999)
+    trainer = Trainer(run, load("digits", "train"), CPU, World())
+    for _ in trainer.epoch_steps(0, 0):
+        pass
+    next(trainer.epoch_steps(1, 0))
+    assert trainer.average is not None
+    assert trainer.average.state_dict()["updates"] == 1
+
+
+def test_norms_of_averaged_weights_are_estimated_with_the_outliers() -> None:
+    whole = load("digits", "train")
+    assert isinstance(whole, MemorySet)
+    white = torch.full_like(whole.images[:50], 255)
+    foreign = MemorySet("white", ("white",), white, torch.zeros(50, dtype=torch.int64))
+    trainer = Trainer(config("dpn", epochs=1, average="ema"), whole, CPU, World(), outliers=foreign)
+    batches = list(trainer._with_outliers(1))
+    assert {len(images) for images in batches} == {2 * trainer.recipe.batch}
+    own, others = batches[0].flatten(1).mean(1).chunk(2)
+    assert others.min() > own.max()
+
+
+def test_one_class_is_not_enough() -> None:
+    whole = load("digits", "train")
+    assert isinstance(whole, MemorySet)
+    one = MemorySet("ones", ("one",), whole.images, torch.zeros_like(whole.labels))
+    with pytest.raises(DsuiError, match="ones has one class, one; a classifier needs two or more"):
+        Trainer(config(epochs=1), one, CPU, World())

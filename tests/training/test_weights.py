@@ -87,3 +87,14 @@ def test_weights_of_another_program_are_refused(tmp_path: Path, metadata: dict[s
 def test_weights_of_a_newer_version_are_refused(tmp_path: Path) -> None:
     save_file({"a": torch.ones(3)}, tmp_path / "newer", {"schema": "2"})
     assert "written by a newer dsui (schema 2, this one knows 1); update dsui" in refuses(tmp_path / "newer")
+
+
+def test_the_same_weights_are_the_same_bytes(tmp_path: Path) -> None:
+    facts = {f"key {number}": "é" * number for number in range(20)}
+    tensors = {"b": torch.arange(5.0), "a": torch.ones(3, dtype=torch.int64)}
+    for name in ("first", "second"):
+        save_weights(tmp_path / name, tensors, facts)
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+    back, metadata = load_weights(tmp_path / "first")
+    assert all(torch.equal(back[name], tensors[name]) for name in tensors)
+    assert facts.items() <= metadata.items()

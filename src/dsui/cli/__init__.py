@@ -24,7 +24,7 @@ from dsui.cli.reproduce import reproduce
 from dsui.cli.train import train
 from dsui.cli.usage import STOPPED, Commands, say
 from dsui.cli.verify import verify
-from dsui.errors import DsuiError
+from dsui.errors import DsuiError, Stopped
 
 app = typer.Typer(
     cls=Commands,
@@ -65,7 +65,7 @@ def main() -> None:
         app()
     except (DsuiError, ValueError) as mistake:
         say(mistake)
-        sys.exit(2 if isinstance(mistake, WrongUsage) else 1)
+        sys.exit(STOPPED if isinstance(mistake, Stopped) else 2 if isinstance(mistake, WrongUsage) else 1)
     except KeyboardInterrupt:
         say("stopped.")
         sys.exit(STOPPED)

@@ -102,6 +102,8 @@ def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
     from dsui.evaluation.results import read
     from dsui.training.run_folder import RESULTS
 
+    if lost := [run for run in runs if not run.is_dir()]:
+        raise DsuiError(f"{lost[0]} is no folder of a run; name the --out of a `dsui train`.")
     paths = [run / RESULTS for run in runs]
     if results is not None:
         paths += sorted(results.glob("*.jsonl")) if results.is_dir() else [results]
@@ -110,6 +112,8 @@ def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
     if not paths:
         raise DsuiError(f"{results} holds no .jsonl file; name evaluated runs, or a file or folder of results.")
     rows, problems = read(paths)
+    rows, stale = _of_present_weights(rows, runs)
+    problems += stale
     more = [f"{len(problems) - NOTES} more lines cannot be used."] if len(problems) > NOTES else []
     console = notes(quiet)
     for sentence in [*problems[:NOTES], *more]:
@@ -122,14 +126,28 @@ def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
     return [_with_stream(row) for row in tested or rows]
 
 
+def _of_present_weights(rows: list[Row], runs: list[Path]) -> tuple[list[Row], list[str]]:
+    """Without rows of weights that a folder held before it was trained anew."""
+    from dsui.evaluation.model import run_facts, short_fingerprint
+    from dsui.training.run_folder import WEIGHTS
+
+    present = {
+        facts.name: short_fingerprint(facts.fingerprint())
+        for facts in (run_facts(run) for run in runs if (run / WEIGHTS).exists())
+    }
+    kept = [row for row in rows if row.weights is None or row.weights in present.values() or row.run not in present]
+    left = len(rows) - len(kept)
+    return kept, [f"{left} rows are of weights that are no longer there, and left out."] if left else []
+
+
 def _with_stream(row: AnyRow) -> AnyRow:
     """The paper, and rows of before there were two streams, do not say that accuracy is that of the prediction."""
     return replace(row, score="prediction") if row.task == "accuracy" and row.score is None else row
 
 
 def _belongs(figure: Figure) -> bool:
-    """Accuracy is the accuracy task's; ranking metrics are those of the other tasks."""
-    return (figure.metric == "accuracy") == (figure.task == "accuracy")
+    """Accuracy is the accuracy task's alone."""
+    return figure.metric != "accuracy" or figure.task == "accuracy"
 
 
 def _among(value: str, names: str) -> bool:

@@ -12,7 +12,7 @@ import typer
 
 from dsui.cli import documents
 from dsui.cli.options import Json, Quiet
-from dsui.errors import DsuiError
+from dsui.errors import Stopped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +52,7 @@ def demo(
         table, report = _carry_out(study, notes(quiet))
     except KeyboardInterrupt as stop:
         done = sum(map(study.done, study.grid.cells))
-        raise DsuiError(
+        raise Stopped(
             f"stopped with {done} of {len(study.grid.cells)} runs done and nothing lost; go on with the same command "
             f"(folder {out})."
         ) from stop

@@ -93,6 +93,10 @@ def evaluate(
         raise WrongUsage(
             f"--out holds the table of one run and {len(runs)} are named; name one, or use `dsui compare`."
         )
+    if form in {Format.csv, Format.json} and len(runs) > 1:
+        raise WrongUsage(
+            f"--format {form.value} holds one run and {len(runs)} are named; use --json or `dsui compare`."
+        )
     import torch
 
     from dsui.cli.bars import Bars, notes

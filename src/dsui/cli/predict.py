@@ -16,8 +16,8 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli.choice import WrongUsage
-from dsui.cli.options import Device, Json, Quiet, written_path
-from dsui.errors import DsuiError
+from dsui.cli.options import Device, Json, Quiet, inner_share, written_path
+from dsui.errors import DsuiError, Stopped
 
 if TYPE_CHECKING:
     from dsui.deploy.rows import Row
@@ -32,11 +32,15 @@ def predict(
     paths: Annotated[list[Path], typer.Argument(help="Images, and folders of them at any depth.", metavar="PATH")],
     coverage: Annotated[
         float | None,
-        typer.Option(min=0, max=1, metavar="SHARE", help="Accept this share of images like the training images: 0.95"),
+        typer.Option(
+            callback=inner_share, metavar="SHARE", help="Accept this share of images like the training images: 0.95"
+        ),
     ] = None,
     risk: Annotated[
         float | None,
-        typer.Option(min=0, max=1, metavar="SHARE", help="Accept as many as keep this share of wrong ones: 0.02"),
+        typer.Option(
+            callback=inner_share, metavar="SHARE", help="Accept as many as keep this share of wrong ones: 0.02"
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -94,7 +98,7 @@ def predict(
             kept = (
                 f" after {counts.files:,} files; their rows are {where}" if counts.files else " before the first file"
             )
-            raise DsuiError(f"stopped{kept}.") from error
+            raise Stopped(f"stopped{kept}.") from error
     console.print(counts.summary(), soft_wrap=True)
     if counts.failed:
         raise DsuiError(f"{counts.failed:,} of {counts.files:,} files cannot be used; their rows say why.")

@@ -15,7 +15,7 @@ from dsui.cli.choice import known
 from dsui.cli.formats import Form, Format, check_form
 from dsui.cli.names import completion
 from dsui.cli.options import DEVICES, MODES, Device, Json, Quiet, Root, Steps, written_path
-from dsui.errors import DsuiError
+from dsui.errors import DsuiError, Stopped
 
 if TYPE_CHECKING:
     from dsui.cli.study_screen import StudyScreen
@@ -124,7 +124,7 @@ def reproduce(
                 _delegate(jobs, command, engine, workers, screen)
     except (InterruptedRun, KeyboardInterrupt) as stop:
         done = sum(map(study.done, wanted))
-        raise DsuiError(
+        raise Stopped(
             f"stopped with {done} of {len(wanted)} cells done and nothing lost; go on with the same command "
             f"(study folder {study.out})."
         ) from stop

@@ -12,7 +12,7 @@ import typer
 from dsui.cli import documents, names
 from dsui.cli.choice import FOLDER, WrongUsage, data_set, known, typed
 from dsui.cli.names import completion
-from dsui.cli.options import MODES, Device, Json, Quiet, Root, SkipBad, Steps, written_path
+from dsui.cli.options import MODES, Device, Json, Quiet, Root, SkipBad, Steps, share, written_path
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
@@ -76,8 +76,7 @@ def train(
     calibration: Annotated[
         float | None,
         typer.Option(
-            min=0,
-            max=1,
+            callback=share,
             metavar="SHARE",
             help="Of the training images, set aside for the thresholds of `dsui predict` or to select by; by default "
             "0.1 for folder:PATH, else 0.",
@@ -116,12 +115,7 @@ def train(
     known("mode", mode, MODES)
     if not recipe.lower().endswith((".yaml", ".yml")):
         known("recipe", recipe, (*names.recipes(), "FILE.yaml"))
-    for name in (data, outliers):
-        if name is not None:
-            data_set(name)
-    folders = [name for name in (data, outliers) if name is not None and name.startswith(FOLDER)]
-    if not folders and (side is not None or colours is not None or skip_bad):
-        raise WrongUsage(f"--size, --channels and --skip-bad are for folder:PATH; {data} is as it was published.")
+    data = _named(data, outliers, folder_options=side is not None or colours is not None or skip_bad)
     shape = (32 if side is None else side, 3 if colours is None else colours)
     assigned = dict(_assignment(setting) for setting in settings or [])
 
@@ -148,6 +142,8 @@ def train(
     resume = resume or _restarted(out / CONFIG)
     with joined(kind) as world:
         whole = _images(data, root, *shape, skip_bad)
+        if world.leader and not quiet:
+            _tell_of_skipped(whole)
         foreign = None if outliers is None else _images(outliers, root, *shape, skip_bad)
         channels, size = whole.shape[:2]
         share = calibration if calibration is not None else 0.1 if data.startswith(FOLDER) else 0.0
@@ -201,6 +197,28 @@ def _trained(config: RunConfig, out: Path) -> dict[str, object]:
 def _restarted(config: Path) -> bool:
     """torchrun started the job again after a process died: the same command then means to go on."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 and config.exists()
+
+
+def _named(data: str, outliers: str | None, folder_options: bool) -> str:
+    """The data set as the run calls it: folder:PATH for folder:PATH/ as well."""
+    named = [name for name in (data, outliers) if name is not None]
+    for name in named:
+        data_set(name)
+    if folder_options and not any(name.startswith(FOLDER) for name in named):
+        raise WrongUsage(f"--size, --channels and --skip-bad are for folder:PATH; {data} is as it was published.")
+    if outliers == data:
+        raise WrongUsage(
+            f"--outliers {outliers}: its images are not foreign to a network trained on them; name others."
+        )
+    return data.rstrip("/") if data.startswith(FOLDER) and data.rstrip("/") != FOLDER else data
+
+
+def _tell_of_skipped(images: ImageSet) -> None:
+    from dsui.data.folder import FolderSet
+
+    if isinstance(images, FolderSet) and images.skipped:
+        told = f"{len(images.skipped)} files are left out; `dsui data check {images.name} --skip-bad` names them."
+        typer.echo(told, err=True)
 
 
 def _images(data: str, root: Path | None, size: int, channels: int, skip_bad: bool) -> ImageSet:

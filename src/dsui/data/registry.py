@@ -32,6 +32,8 @@ PUBLISHED: dict[str, Published] = {
     "fashion-mnist": FASHION_MNIST,
 }
 FOLDER = "folder:"
+ARRAYS = "arrays"
+"""What runs on arrays from Python call their data."""
 SPLITS = ("train", "test")
 
 
@@ -63,6 +65,8 @@ def published(name: str) -> Published:
         return PUBLISHED[name]
     nearest = get_close_matches(name.lower(), PUBLISHED, n=1, cutoff=0.5)
     advice = f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(PUBLISHED)} and folder:PATH."
+    if name == ARRAYS:
+        raise DataError("the run was trained on arrays in memory, which are not on disk; evaluate it from Python.")
     raise DataError(f"There is no data set {name!r}; {advice}")
 
 

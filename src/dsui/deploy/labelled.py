@@ -14,11 +14,8 @@ from torch.utils.data import DataLoader
 
 from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.pipeline import BLOCK
-from dsui.data.registry import FOLDER, load
+from dsui.data.registry import ARRAYS, FOLDER, load
 from dsui.deploy.pixels import from_arrays
-
-ARRAYS = "arrays"
-"""The name of a data set that lies in no file."""
 
 
 class Labelled(NamedTuple):

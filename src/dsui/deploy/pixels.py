@@ -52,7 +52,7 @@ def from_file(path: Path, channels: int, size: int) -> NDArray[np.uint8]:
     if not path.exists():
         raise ImageError("there is no such file")
     if path.is_dir():
-        raise ImageError("it is a folder that cannot be listed")
+        raise ImageError("it is a folder; name the files in it")
     return pixels(square(picture(path, channels), size))
 
 

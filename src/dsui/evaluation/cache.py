@@ -30,7 +30,7 @@ from torch import Tensor
 from dsui.data.dataset import ImageSet
 from dsui.data.pipeline import open_source, plain_batches
 from dsui.errors import DsuiError
-from dsui.evaluation.model import Model, RunFacts, load_model
+from dsui.evaluation.model import Model, RunFacts, load_model, short_fingerprint
 from dsui.evaluation.outputs import DEFINITION, Outputs
 from dsui.methods.registry import effective_options
 from dsui.training.checkpoint import RunError
@@ -105,6 +105,11 @@ class OutputCache:
 
     def __exit__(self, *_: object) -> None:
         self._closing.close()
+
+    @property
+    def weights(self) -> str:
+        """What rows call the run's weights."""
+        return short_fingerprint(self._fingerprint)
 
     @property
     def model(self) -> Model:

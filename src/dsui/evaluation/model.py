@@ -36,6 +36,11 @@ class RunFacts:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def short_fingerprint(fingerprint: str) -> str:
+    """Of which rows and pages show no more."""
+    return fingerprint[:16]
+
+
 @dataclass(frozen=True)
 class Model:
     """`method` is in evaluation mode on its device; `transform` turns 8-bit images into its inputs."""

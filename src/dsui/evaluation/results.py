@@ -17,6 +17,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,6 +49,13 @@ class Row:
     device: str | None
     seconds: float | None
     commit: str | None
+    weights: str | None = None
+    """The first digits of the weights' hash, which tell runs apart whatever their folders are called."""
+
+    @property
+    def identity(self) -> str:
+        """Of the run it belongs to."""
+        return self.weights or self.run
 
     @property
     def of_test_images(self) -> bool:
@@ -68,9 +76,9 @@ class Row:
         if not isinstance(values, dict):
             raise ValueError("no JSON object")
         names = [field.name for field in fields(cls)]
-        if missing := [name for name in names if name not in values]:
+        if missing := [name for name in names if name not in values and name != "weights"]:
             raise ValueError(f"no {', '.join(missing)}")
-        row = {name: values[name] for name in names}
+        row: dict[str, Any] = {name: values.get(name) for name in names}
         for name in names:
             _check(name, row[name])
         row["metrics"] = {name: math.nan if value is None else value for name, value in row["metrics"].items()}

@@ -184,6 +184,7 @@ class Evaluation:
             device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
             seconds=round(stored.seconds, 3),
             commit=self._commit,
+            weights=self.cache.weights,
         )
 
     @cached_property

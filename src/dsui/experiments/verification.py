@@ -29,7 +29,7 @@ from typing import Literal
 
 import torch
 
-from dsui.errors import DsuiError
+from dsui.errors import DsuiError, Stopped
 from dsui.evaluation.results import Row
 from dsui.evaluation.statistics import Summary, summarize
 from dsui.experiments.cell_run import Conditions
@@ -87,7 +87,7 @@ def run(grid: Grid, conditions: Conditions, told: Callable[[Cell], None] = lambd
             for job in study.jobs(grid.cells):
                 study.run(job, conditions, lambda cell, _seconds: told(cell))
         except InterruptedRun as stop:
-            raise DsuiError("stopped before the end; nothing is verified.") from stop
+            raise Stopped("stopped before the end; nothing is verified.") from stop
         for cell in grid.cells:
             if not study.done(cell):
                 raise DsuiError(f"{cell.name} failed: {study.record(cell).get('error', 'it gave no results')}")

@@ -151,7 +151,9 @@ def _method(row: Row) -> _Method:
 
 
 def _latest(rows: Iterable[Row]) -> list[Row]:
-    return list({(_method(r), r.data, r.backbone, r.run, r.seed, r.task, r.foreign, r.score): r for r in rows}.values())
+    return list(
+        {(_method(r), r.data, r.backbone, r.identity, r.seed, r.task, r.foreign, r.score): r for r in rows}.values()
+    )
 
 
 def _alike(rows: Sequence[Row]) -> list[Row]:
@@ -283,7 +285,7 @@ def _row_notes(rows: Sequence[Row], figures: Sequence[Figure]) -> list[str]:
     runs: dict[tuple[object, ...], set[str]] = {}
     for row in rows:
         protocols.setdefault((row.data, row.task, row.foreign), set()).add(row.protocol)
-        runs.setdefault((_method(row), row.data, row.backbone, row.seed, row.split), set()).add(row.run)
+        runs.setdefault((_method(row), row.data, row.backbone, row.seed, row.split), set()).add(row.identity)
     if any(len(mixed) > 1 for mixed in protocols.values()):
         notes.append("Rows of different protocols stand in one column; compare them apart.")
     if any(len(same) > 1 for same in runs.values()):

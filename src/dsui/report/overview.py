@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from dsui.evaluation.model import short_fingerprint
 from dsui.evaluation.results import Row, versions
 from dsui.report.comparison import Figure, available, common, compare
 from dsui.report.evidence import Record
@@ -123,7 +124,7 @@ def _made(record: Record) -> dict[str, str]:
         "evaluated on": "-" if row is None else row.device or "unknown",
         "rows read": str(record.rows_read),
         "commit": "-" if row is None or row.commit is None else row.commit[:12],
-        "weights, SHA-256": facts.fingerprint()[:16],
+        "weights, SHA-256": short_fingerprint(facts.fingerprint()),
         "folder": facts.name,
     }
 

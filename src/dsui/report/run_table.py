@@ -20,7 +20,7 @@ SHOWN = {
 def run_table(rows: Sequence[Row]) -> Table:
     """Rows of one run; accuracy goes to the note."""
     first = rows[0]
-    accuracies = [row for row in rows if row.task == "accuracy"]
+    accuracies = {row.score: row for row in rows if row.task == "accuracy"}
     questions = dict.fromkeys((row.task, row.foreign, metric) for row in rows for metric in SHOWN.get(row.task, ()))
     figures = {(row.score, row.task, row.foreign): row.metrics for row in rows}
     names = dict.fromkeys(row.score for row in rows if row.task != "accuracy")
@@ -32,7 +32,9 @@ def run_table(rows: Sequence[Row]) -> Table:
         for name in names
     )
     columns = tuple(_column(task, foreign, metric) for task, foreign, metric in questions)
-    note = "; ".join(f"accuracy of the {row.score} {100 * row.metrics['accuracy']:.2f} %" for row in accuracies)
+    note = "; ".join(
+        f"accuracy of the {row.score} {100 * row.metrics['accuracy']:.2f} %" for row in accuracies.values()
+    )
     title = f"{first.run}: {first.method} on {first.data}, {first.backbone}, recipe {first.recipe}, seed {first.seed}"
     return Table(title, columns, lines, f"{note}." if note else "", corner="score")
 

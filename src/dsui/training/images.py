@@ -17,7 +17,7 @@ SPLIT_SEED = 0
 def training_images(config: RunConfig, whole: ImageSet) -> ImageSet:
     """`whole` is the training split of the run's data set, as it was loaded."""
     known = known_images(config, whole)
-    return known if config.held_out == 0 else chosen(known, _parts(known.labels, config.held_out)[0], known.name)
+    return known if config.held_out == 0 else chosen(known, _parts(known, config.held_out)[0], known.name)
 
 
 def held_out_images(config: RunConfig, whole: ImageSet) -> ImageSet:
@@ -27,7 +27,7 @@ def held_out_images(config: RunConfig, whole: ImageSet) -> ImageSet:
             "this run held no images out; train it with --calibration 0.1, or evaluate it on the test split."
         )
     known = known_images(config, whole)
-    return chosen(known, _parts(known.labels, config.held_out)[1], f"{known.name}:held-out")
+    return chosen(known, _parts(known, config.held_out)[1], f"{known.name}:held-out")
 
 
 def known_images(config: RunConfig, images: ImageSet) -> ImageSet:
@@ -35,17 +35,18 @@ def known_images(config: RunConfig, images: ImageSet) -> ImageSet:
     return images if config.known is None else known_part(images, class_split(config.known, images))
 
 
-def _parts(labels: Tensor, share: float) -> tuple[Tensor, Tensor]:
+def _parts(images: ImageSet, share: float) -> tuple[Tensor, Tensor]:
     """Indices to train on and indices held out, ascending; of every class the same share, and at least one of each."""
     if not 0 < share < 1:
         raise DsuiError(f"--calibration {share} must be a share of the training images between 0 and 1, as in 0.1.")
+    labels = images.labels
     generator = torch.Generator().manual_seed(SPLIT_SEED)
     held_out = torch.zeros(len(labels), dtype=torch.bool)
     for label in labels.unique().tolist():
         members = (labels == label).nonzero().flatten()
         if len(members) < 2:
             raise DsuiError(
-                f"class {label} has a single training image, so none can be held out; "
+                f"class {images.classes[label]} has a single training image, so none can be held out; "
                 "add images or choose --calibration 0."
             )
         count = min(max(round(share * len(members)), 1), len(members) - 1)

@@ -19,7 +19,7 @@ import torch
 from dsui import __version__
 from dsui.data.dataset import ImageSet
 from dsui.deploy.calibration import CALIBRATION, measure
-from dsui.errors import DivergenceError, DsuiError
+from dsui.errors import DivergenceError, DsuiError, Stopped
 from dsui.training.checkpoint import SHORTEST_PAUSE, Pacer, check_room
 from dsui.training.config import RunConfig
 from dsui.training.distributed import World
@@ -38,7 +38,7 @@ STATE_COPIES = 4
 """Weights, two moments of the optimizer and an average make a checkpoint some four times the weights."""
 
 
-class InterruptedRun(DsuiError):  # noqa: N818 - what happened is no error
+class InterruptedRun(Stopped):
     """The user stopped the run; it was saved."""
 
 

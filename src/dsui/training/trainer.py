@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import repeat
@@ -52,6 +53,9 @@ class Trainer:
                 f"{images.name} has {self.samples} training images, fewer than one batch of {recipe.batch}; "
                 f"choose --set batch={max(2, self.samples // 2)} or less."
             )
+        if len(images.classes) < 2:
+            raise DsuiError(f"{images.name} has one class, {images.classes[0]}; a classifier needs two or more.")
+        self.images = _digest(images)
         torch.manual_seed(config.seed)
         channels, classes = images.shape[0], len(images.classes)
         self.method = build(
@@ -148,9 +152,15 @@ class Trainer:
             "meter": self.step.meter.state_dict(),
             "steps": self.step.steps_done,
             "phase": self.entered,
+            "images": self.images,
         }
 
     def load(self, state: dict[str, Any]) -> None:
+        if state["images"] != self.images:
+            raise DsuiError(
+                f"the images of {self.config.data} are not those this run was begun with; bring them back as they "
+                "were, or train anew with another --out."
+            )
         self.method.load_state_dict(state["model"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             rate = [group["lr"] for group in optimizer.param_groups]
@@ -220,6 +230,11 @@ class Trainer:
                 "does not look at its own value; choose --mode eager or compiled."
             )
         return capturable and mode != "eager"
+
+
+def _digest(images: ImageSet) -> str:
+    """Of the classes and of how many images each has in which place."""
+    return hashlib.sha256(f"{images.classes} {images.shape} {images.labels.tolist()}".encode()).hexdigest()[:16]
 
 
 def _if_resident(source: ResidentSource | StreamedSource | None) -> ResidentSource | None:

@@ -5,6 +5,7 @@ The format cannot hold code, so that a stranger's weights are safe to open.
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,16 @@ def save_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     copies = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
-    content = save(copies, {**metadata, "schema": str(SCHEMA)})
+    content = _ordered(save(copies, {**metadata, "schema": str(SCHEMA)}))
     write_whole(path, lambda stream: stream.write(content))
+
+
+def _ordered(content: bytes) -> bytes:
+    """The same file with its header's keys sorted: safetensors writes metadata in another order every time."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
+    header = header.ljust(-(-len(header) // 8) * 8)  # tensors stay aligned
+    return len(header).to_bytes(8, "little") + header + content[8 + size :]
 
 
 def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -44,7 +44,7 @@ LEGEND_LINE = 0.2
 LEGEND_HANDLE, LEGEND_LETTER = 45.0, 5.2
 """Points that an entry of a legend takes, and each letter of it."""
 LONGEST_NAME = 24
-TICK_LETTERS, TICK_LETTER = 45, 0.045
+TICK_LETTERS, TICK_LETTER = 36, 0.045
 """Letters that fit along the x-axis, and how many inches a turned one reaches down."""
 PIXELS_PER_INCH = 200
 STYLE = {
