@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli import documents, names
-from dsui.cli.choice import data_set
+from dsui.cli.choice import FOLDER, WrongUsage, data_set
 from dsui.cli.names import completion
 from dsui.cli.options import Json, Quiet, Root, SkipBad
 from dsui.cli.usage import Commands
@@ -58,6 +58,8 @@ def get(
 
     Example: dsui data get cifar10
     """
+    if name.startswith(FOLDER):
+        raise WrongUsage(f"{name} is your own and already here; `dsui data check {name}` looks at it.")
     data_set(name)
     from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 

@@ -206,6 +206,11 @@ def _named(data: str, outliers: str | None, folder_options: bool) -> str:
         data_set(name)
     if folder_options and not any(name.startswith(FOLDER) for name in named):
         raise WrongUsage(f"--size, --channels and --skip-bad are for folder:PATH; {data} is as it was published.")
+    if outliers is not None and not outliers.startswith(FOLDER):
+        from dsui.data.registry import published
+
+        if "train" not in published(outliers).splits:
+            raise WrongUsage(f"--outliers {outliers}: it has no training images; name another set.")
     if outliers == data:
         raise WrongUsage(
             f"--outliers {outliers}: its images are not foreign to a network trained on them; name others."

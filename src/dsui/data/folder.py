@@ -100,7 +100,8 @@ def folder_set(path: Path, split: str, size: int = 32, channels: int = 3, skip_b
 
 def _class_names(folder: Path) -> tuple[str, ...]:
     if not folder.is_dir():
-        raise DataError(f"{folder} is missing; own images lie in PATH/train/CLASS and PATH/test/CLASS.")
+        seen = "" if folder.is_absolute() else f" below {folder.cwd()}"
+        raise DataError(f"{folder} is missing{seen}; own images lie in PATH/train/CLASS and PATH/test/CLASS.")
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     if not names:
         raise DataError(f"{folder} holds no folder; make one for every class and put its images there.")

@@ -123,12 +123,14 @@ def to_csv(table: Table) -> str:
 
 
 def to_json(table: Table) -> str:
-    """The whole table, each cell with its place in the column."""
+    """The whole table, each cell with its place in the column, and what stands there where it has no figure."""
     places = [table.places(column) for column in range(len(table.columns))]
     content = asdict(table)
     for row, line in enumerate(content["lines"]):
         for column, cell in enumerate(line["cells"]):
             cell["place"] = places[column][row]
+            if cell["mean"] is not None:
+                del cell["text"]
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
 
 

@@ -29,7 +29,7 @@ from dsui.training.recipe import Recipe, RecipeError
 
 Layer = dict[str, Any]
 KINDS: dict[str, Any] = get_type_hints(Recipe)
-OVERRIDES = "the overrides"
+OVERRIDES, EXTENDS = "the overrides", "extends"
 
 
 def names() -> list[str]:
@@ -113,7 +113,7 @@ def _own(path: str) -> list[tuple[str, Layer]]:
     except ValueError as error:
         raise RecipeError(f"cannot read the recipe {path}: it is not UTF-8 text.") from error
     layer = _mapping(text, path)
-    extended = layer.pop("extends", None)
+    extended = layer.pop(EXTENDS, None)
     below = [] if extended is None else _shipped(str(extended), f"{path} extends {str(extended)!r}, which is")
     return [*below, (path, layer)]
 
@@ -150,7 +150,7 @@ def _resolved(layer: Layer, data: str, where: str) -> Layer:
     resolved = {}
     for key, value in layer.items():
         if key not in KINDS:
-            nearest = get_close_matches(key, KINDS, n=1, cutoff=0)[0]
+            nearest = get_close_matches(key, [*KINDS, EXTENDS], n=1, cutoff=0)[0]
             raise RecipeError(f"unknown key {key!r} in {where}; did you mean {nearest!r}?")
         choices = value if isinstance(value, Mapping) else {"default": value}
         converted = {str(name): _converted(key, choice, where, KINDS[key]) for name, choice in choices.items()}
