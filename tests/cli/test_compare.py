@@ -258,3 +258,15 @@ def test_rows_of_weights_that_are_gone_and_of_held_out_images_are_left_out_and_t
 
 def test_calibration_has_its_columns(runs: list[Path]) -> None:
     assert "NLL" in dsui(*runs, "--metric", "nll").stdout
+
+
+def test_runs_of_one_name_both_count_where_their_weights_are_there(tmp_path: Path) -> None:
+    for folder, seed, auroc in (("a", 0, 0.8), ("b", 1, 0.9)):
+        path = digit_runs.own_copy(digit_runs.run(seed=seed), tmp_path / folder / "msp")
+        weights = short_fingerprint(run_facts(path).fingerprint())
+        append(
+            path / "results.jsonl", [replace(row, run="msp", weights=weights) for row in rows_of("msp", seed, auroc)]
+        )
+    result = dsui(tmp_path / "a" / "msp", tmp_path / "b" / "msp", "--task", "ood", "--reference", "msp")
+    assert "no longer there" not in result.stderr
+    assert "85.00 ± 7.07" in result.stdout

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -319,3 +321,41 @@ def test_a_closed_pipe_is_no_error_of_python() -> None:
 def test_defaults_that_help_tells_are_those_in_use() -> None:
     assert f"{BATCH} by default" in dsui("predict", "--help").stdout
     assert f"{SHORTEST_PAUSE:g} by default" in " ".join(dsui("train", "--help").stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("train", "--data", "digits", "--outliers", "digits"), "its images are not foreign to a network trained on"),
+        (("train", "--data", "digits", "--outliers", "photos"), "--outliers photos: it has no training images"),
+        (("train", "--data", "digits", "--calibration", "1"), "1 is no share of the images below 1"),
+        (("data", "get", "folder:mine"), "folder:mine is your own and already here"),
+        (("evaluate", "a", "b", "--format", "csv"), "--format csv holds one run and 2 are named"),
+    ],
+)
+def test_what_cannot_be_meant_is_wrong_usage(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+    out = ("--out", str(tmp_path / "run")) if words[0] == "train" else ()
+    result = subprocess.run(
+        [sys.executable, "-m", "dsui", *words, *out], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (result.returncode, sentence in result.stderr) == (2, True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_stopped_training_ends_with_130_and_skipped_files_are_counted(tmp_path: Path) -> None:
+    for label in ("a", "b"):
+        (tmp_path / "mine" / "train" / label).mkdir(parents=True)
+        for number in range(10):
+            Image.effect_noise((8, 8), 50).save(tmp_path / "mine" / "train" / label / f"{number}.png")
+    (tmp_path / "mine" / "train" / "a" / "bad.png").write_bytes(b"no image")
+    settings = ("--backbone", "small", "--recipe", "demo", "--size", "8", "--set", "batch=4", "--set", "epochs=5000")
+    command = [sys.executable, "-m", "dsui", "train", "--data", "folder:mine/", "--skip-bad", *settings, "--out", "run"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "run" / "log.jsonl").exists() or not (tmp_path / "run" / "log.jsonl").read_bytes():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "1 files are left out; `dsui data check folder:mine --skip-bad` names them." in told
+    assert "go on with the same command and --resume" in told

@@ -20,7 +20,7 @@ from dsui.detectors import registry as detectors
 from dsui.evaluation.tasks import TASKS
 from dsui.experiments import grid_file
 from dsui.methods import registry as methods
-from dsui.report.comparison import METRICS
+from dsui.report.columns import METRICS
 from dsui.training import recipe_file
 from dsui.training.recipe import Recipe
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import digit_runs
 import pytest
 import torch
 from safetensors import safe_open
@@ -28,7 +29,7 @@ from dsui.data.dataset import MemorySet
 from dsui.errors import DsuiError
 from dsui.evaluation import cache as module
 from dsui.evaluation.cache import OutputCache, Source, StoredOutputs
-from dsui.evaluation.model import Model, RunFacts
+from dsui.evaluation.model import Model, RunFacts, run_facts
 from dsui.evaluation.outputs import Outputs
 from dsui.methods.method import Method
 from dsui.training.config import RunConfig
@@ -425,3 +426,11 @@ def test_peak_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> 
     assert written > 4 * MANY * WIDTH
     per_image = 8 * 8  # bytes: pixel, label, and a handful of float64 scores
     assert many - few < per_image * MANY + 20e6  # of 205 MB; the rest is the allocator's
+
+
+def test_a_default_that_changes_makes_older_outputs_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = OutputCache(run_facts(digit_runs.run()), digit_runs.CPU)
+    source = Source("set", "identity", lambda: None)  # type: ignore[arg-type, return-value]
+    before = cache._key(source)
+    monkeypatch.setattr("dsui.evaluation.cache.effective_options", lambda _method, _given: {"samples": 51})
+    assert cache._key(source) != before

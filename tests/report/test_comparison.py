@@ -11,7 +11,8 @@ from scipy import stats
 from dsui.evaluation.published import published
 from dsui.evaluation.results import Row
 from dsui.evaluation.statistics import holm
-from dsui.report.comparison import Figure, available, compare
+from dsui.report.columns import Figure
+from dsui.report.comparison import available, compare
 from dsui.report.tables import Cell, Table
 
 ROW = replace(

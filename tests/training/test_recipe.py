@@ -273,3 +273,9 @@ def test_a_training_is_called_by_its_recipe_and_by_what_was_changed_in_it() -> N
     assert name({"epochs": 50}) == "paper, epochs=50"  # and a cycle of 35, which goes without saying
     assert name({"epochs": 50, "cycle": 20, "kappa": 16.0}) == "paper, cycle=20, epochs=50, kappa=16"
     assert name({"components": 8}, "svhn") == "paper, outliers=svhn"
+
+
+def test_a_mistyped_extends_is_recognised(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("extnds: paper\n")
+    with pytest.raises(RecipeError, match=r"unknown key 'extnds' in .*; did you mean 'extends'"):
+        load_recipe(str(tmp_path / "own.yaml"), "cifar10")

@@ -18,7 +18,7 @@ from dsui.errors import DsuiError
 if TYPE_CHECKING:
     from dsui.evaluation.published import PublishedRow
     from dsui.evaluation.results import Row
-    from dsui.report.comparison import Figure
+    from dsui.report.columns import Figure
 
 METRICS = "accuracy,auroc,aupr,aurc"
 SCORES = "max_probability,entropy,uncertainty,prediction"
@@ -131,11 +131,10 @@ def _of_present_weights(rows: list[Row], runs: list[Path]) -> tuple[list[Row], l
     from dsui.evaluation.model import run_facts, short_fingerprint
     from dsui.training.run_folder import WEIGHTS
 
-    present = {
-        facts.name: short_fingerprint(facts.fingerprint())
-        for facts in (run_facts(run) for run in runs if (run / WEIGHTS).exists())
-    }
-    kept = [row for row in rows if row.weights is None or row.weights in present.values() or row.run not in present]
+    there = [run_facts(run) for run in runs if (run / WEIGHTS).exists()]
+    folders = {facts.name for facts in there}
+    present = {None, *(short_fingerprint(facts.fingerprint()) for facts in there)}
+    kept = [row for row in rows if row.weights in present or row.run not in folders]
     left = len(rows) - len(kept)
     return kept, [f"{left} rows are of weights that are no longer there, and left out."] if left else []
 

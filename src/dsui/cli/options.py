@@ -14,21 +14,6 @@ from dsui.cli.names import completion
 if TYPE_CHECKING:
     from dsui.training.step import Mode
 
-
-def share(value: float | None) -> float | None:
-    """Of 0 or more, but not all."""
-    if value is not None and not 0 <= value < 1:
-        raise typer.BadParameter(f"{value:g} is no share of the images below 1, as 0.1 is.")
-    return value
-
-
-def inner_share(value: float | None) -> float | None:
-    """Neither nothing nor all."""
-    if value == 0:
-        raise typer.BadParameter("0 is no share of the images between 0 and 1, as 0.95 is.")
-    return share(value)
-
-
 DEVICES = ("auto", "cpu", "cuda")
 MODES: dict[str, Mode | None] = {"auto": None, "eager": "eager", "compiled": "compiled", "graph": "graph"}
 
@@ -67,3 +52,17 @@ def written_path(text: str) -> Path:
     if not text:
         raise WrongUsage("the name to write to is empty; write . for the present folder.")
     return Path(text)
+
+
+def below_one(value: float | None) -> float | None:
+    """A share of 0 or more, but not all."""
+    if value is not None and not 0 <= value < 1:
+        raise typer.BadParameter(f"{value:g} is no share of the images below 1, as 0.1 is.")
+    return value
+
+
+def between_zero_and_one(value: float | None) -> float | None:
+    """A share that is neither nothing nor all."""
+    if value == 0:
+        raise typer.BadParameter("0 is no share of the images between 0 and 1, as 0.95 is.")
+    return below_one(value)

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli.choice import WrongUsage
-from dsui.cli.options import Device, Json, Quiet, inner_share, written_path
+from dsui.cli.options import Device, Json, Quiet, between_zero_and_one, written_path
 from dsui.errors import DsuiError, Stopped
 
 if TYPE_CHECKING:
@@ -33,13 +33,15 @@ def predict(
     coverage: Annotated[
         float | None,
         typer.Option(
-            callback=inner_share, metavar="SHARE", help="Accept this share of images like the training images: 0.95"
+            callback=between_zero_and_one,
+            metavar="SHARE",
+            help="Accept this share of images like the training images: 0.95",
         ),
     ] = None,
     risk: Annotated[
         float | None,
         typer.Option(
-            callback=inner_share, metavar="SHARE", help="Accept as many as keep this share of wrong ones: 0.02"
+            callback=between_zero_and_one, metavar="SHARE", help="Accept as many as keep this share of wrong ones: 0.02"
         ),
     ] = None,
     out: Annotated[

@@ -12,7 +12,7 @@ import typer
 from dsui.cli import documents, names
 from dsui.cli.choice import FOLDER, WrongUsage, data_set, known, typed
 from dsui.cli.names import completion
-from dsui.cli.options import MODES, Device, Json, Quiet, Root, SkipBad, Steps, share, written_path
+from dsui.cli.options import MODES, Device, Json, Quiet, Root, SkipBad, Steps, below_one, written_path
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
@@ -76,7 +76,7 @@ def train(
     calibration: Annotated[
         float | None,
         typer.Option(
-            callback=share,
+            callback=below_one,
             metavar="SHARE",
             help="Of the training images, set aside for the thresholds of `dsui predict` or to select by; by default "
             "0.1 for folder:PATH, else 0.",

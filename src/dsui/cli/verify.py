@@ -82,7 +82,7 @@ def _table(checks: Sequence[Check]) -> Table:
 
 
 def _name(check: Check) -> str:
-    from dsui.report.comparison import METRICS, SCORES
+    from dsui.report.columns import METRICS, SCORES
 
     if check.figure.task == "accuracy":
         stream = "density " if check.figure.score == "density" else ""

@@ -37,7 +37,7 @@ class RunFacts:
 
 
 def short_fingerprint(fingerprint: str) -> str:
-    """Of which rows and pages show no more."""
+    """The digits of it that rows and pages show."""
     return fingerprint[:16]
 
 

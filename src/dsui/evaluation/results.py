@@ -15,7 +15,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,8 @@ class Row:
         if not isinstance(values, dict):
             raise ValueError("no JSON object")
         names = [field.name for field in fields(cls)]
-        if missing := [name for name in names if name not in values and name != "weights"]:
+        needed = [field.name for field in fields(cls) if field.default is MISSING]
+        if missing := [name for name in needed if name not in values]:
             raise ValueError(f"no {', '.join(missing)}")
         row: dict[str, Any] = {name: values.get(name) for name in names}
         for name in names:

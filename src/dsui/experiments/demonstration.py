@@ -20,7 +20,8 @@ from dsui.experiments.grid import Cell
 from dsui.experiments.study import Study
 from dsui.experiments.study_table import columns
 from dsui.report.assembly import DRAWING, sections
-from dsui.report.comparison import Figure, compare
+from dsui.report.columns import Figure
+from dsui.report.comparison import compare
 from dsui.report.html_table import to_html, words_table
 from dsui.report.page import page, write_page
 from dsui.report.run_section import PARTS

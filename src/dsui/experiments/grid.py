@@ -45,8 +45,7 @@ class Cell:
     @property
     def identity(self) -> dict[str, object]:
         """The whole configuration of run and evaluation: a cell is done when rows of this identity are there."""
-        fitted = {"detectors": list(self.detectors)} if self.detectors else {}
-        return fitted | {
+        return {
             "definition": DEFINITION,
             "run": self.config.mapping(),
             "predictor": self.predictor,
@@ -54,6 +53,7 @@ class Cell:
             "foreign": list(self.foreign),
             "epsilons": list(self.epsilons),
             "figure": self.figure,
+            "detectors": list(self.detectors),
         }
 
     @property

@@ -37,7 +37,7 @@ from dsui.evaluation import published as paper
 from dsui.evaluation.tasks import EPSILONS, TASKS
 from dsui.experiments.grid import Block, Cell, Grid
 from dsui.methods import registry as methods
-from dsui.report.comparison import METRICS
+from dsui.report.columns import METRICS
 from dsui.training.config import RunConfig
 from dsui.training.recipe_file import changes, load_recipe, method_options
 

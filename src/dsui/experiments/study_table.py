@@ -17,7 +17,7 @@ from dsui.evaluation.results import Row
 from dsui.experiments.grid import Block, Cell, Grid
 from dsui.experiments.study import Study
 from dsui.report import comparison
-from dsui.report.comparison import Figure
+from dsui.report.columns import Figure
 from dsui.report.tables import Cell as TableCell
 from dsui.report.tables import Line, Table
 

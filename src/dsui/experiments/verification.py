@@ -36,7 +36,7 @@ from dsui.experiments.cell_run import Conditions
 from dsui.experiments.grid import Cell, Grid
 from dsui.experiments.grid_file import parsed
 from dsui.experiments.study import Study
-from dsui.report.comparison import Figure
+from dsui.report.columns import Figure
 from dsui.training.loop import InterruptedRun
 
 SHIPPED, GRID, ROWS = "shipped", "verify.yaml", "verify.jsonl"

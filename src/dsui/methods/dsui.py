@@ -101,6 +101,7 @@ class DualSupervised(Method):
     def predict(self, images: Tensor) -> Outputs:
         output: HeadOutput = self(images)
         weight = (self.head.class_weights * self.head.logit_scale).to(output.features.dtype)
+        released = isinstance(self.head, ReleasedHead)
         if self.head.projection is None:
             features, logits, norm = output.features, output.logits, None
         else:
@@ -111,9 +112,7 @@ class DualSupervised(Method):
             features,
             logits,
             norm=norm,
-            class_scores=released_scores(output, self.head)
-            if isinstance(self.head, ReleasedHead)
-            else output.class_scores,
+            class_scores=released_scores(output, self.head) if released else output.class_scores,
             log_joint=output.log_joint,
             weight=weight,
         )

@@ -28,7 +28,8 @@ from dsui.evaluation.results import Row
 from dsui.experiments import geometry, starts
 from dsui.experiments.grid import Block, Grid
 from dsui.experiments.grid_file import load_grid
-from dsui.report.comparison import Figure, available, compare
+from dsui.report.columns import Figure
+from dsui.report.comparison import available, compare
 from dsui.report.figures.canvas import to_svg
 from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, lines
 from dsui.report.table_forms import to_csv, to_markdown

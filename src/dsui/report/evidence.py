@@ -21,7 +21,7 @@ from dsui.evaluation.cache import Source, StoredOutputs
 from dsui.evaluation.model import RunFacts
 from dsui.evaluation.results import Row, read
 from dsui.evaluation.tasks import Evaluation
-from dsui.report.comparison import SCORES, UNKNOWN
+from dsui.report.columns import SCORES, UNKNOWN
 from dsui.report.figures.embedding import evenly_chosen
 from dsui.training.run_folder import LOG, RESULTS
 

@@ -8,7 +8,8 @@ from itertools import groupby
 
 from dsui.evaluation.model import short_fingerprint
 from dsui.evaluation.results import Row, versions
-from dsui.report.comparison import Figure, available, common, compare
+from dsui.report.columns import Figure, common
+from dsui.report.comparison import available, compare
 from dsui.report.evidence import Record
 from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, panels
 from dsui.report.html_table import to_html, words_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsui.evaluation.results import Row
-from dsui.report.comparison import METRICS, SCORES
+from dsui.report.columns import METRICS, SCORES
 from dsui.report.tables import Cell, Column, Line, Table
 
 SHOWN = {

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from PIL import Image
 from torch import Tensor
 
-from dsui.report.comparison import UNKNOWN
+from dsui.report.columns import UNKNOWN
 from dsui.report.evidence import SeenImages, score_label
 
 LARGEST_SIDE = 64

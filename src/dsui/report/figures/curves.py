@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dsui.evaluation.metrics import aupr, aurc, auroc, precision_recall_curve, risk_coverage_curve, roc_curve
-from dsui.report.comparison import METRICS
+from dsui.report.columns import METRICS
 from dsui.report.figures.canvas import FAINT, Drawing, legend_below, panel, pens, styled
 
 POINTS = 300

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dsui.evaluation.results import Row
-from dsui.report.comparison import METRICS, SCORES, UNKNOWN, Figure, available, compare
+from dsui.report.columns import METRICS, SCORES, UNKNOWN, Figure
+from dsui.report.comparison import available, compare
 from dsui.report.figures.canvas import Drawing, legend_below, named_ticks, panel, pens, short, styled
 from dsui.report.tables import Line, Table
 
