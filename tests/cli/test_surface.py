@@ -357,5 +357,6 @@ def test_a_stopped_training_ends_with_130_and_skipped_files_are_counted(tmp_path
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert "folder:mine\n" in (tmp_path / "run" / "config.yaml").read_text()  # without the slash
     assert "1 files are left out; `dsui data check folder:mine --skip-bad` names them." in told
     assert "go on with the same command and --resume" in told

@@ -99,6 +99,9 @@ def test_logits_on_the_sphere_are_those_of_features_stretched_to_its_radius() ->
     assert found is not None
     torch.testing.assert_close(found, z @ weight.T)
     assert scores.sphere_logits(Outputs(h, h @ weight.T, weight=weight)) is None
+    every = scores.all_scores(outputs, scores.reference([outputs]))
+    assert torch.equal(every["uncertainty"], every["sirc_sphere_energy"])
+    assert not torch.equal(every["uncertainty"], every["sirc_energy"])
 
 
 def test_equal_logits_are_the_most_uncertain_there_are() -> None:

@@ -71,7 +71,8 @@ def test_a_line_for_each_score_and_a_column_for_each_task_set_and_metric() -> No
 
 def test_the_title_names_the_run_and_the_note_its_accuracies() -> None:
     density = replace(ACCURACY, score="density", metrics={"accuracy": 0.9})
-    table = run_table([ACCURACY, density, ROW])
+    earlier = replace(ACCURACY, metrics={"accuracy": 0.5})
+    table = run_table([earlier, ACCURACY, density, ROW])
     assert table.title == "dsui-0: dsui on digits, small, recipe demo, seed 4"
     assert table.note == "accuracy of the prediction 98.77 %; accuracy of the density 90.00 %."
     assert run_table([ROW]).note == ""
