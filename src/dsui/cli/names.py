@@ -38,12 +38,12 @@ def tasks() -> tuple[str, ...]:
 
 
 def metrics() -> tuple[str, ...]:
-    return _written("report/comparison.py", "METRICS")
+    return _written("report/columns.py", "METRICS")
 
 
 def scores() -> tuple[str, ...]:
     """Those that most runs have; methods and detectors add their own."""
-    common = (*_written("report/comparison.py", "SCORES"), *_written("evaluation/scores.py", "SECONDARY"))
+    common = (*_written("report/columns.py", "SCORES"), *_written("evaluation/scores.py", "SECONDARY"))
     return tuple(dict.fromkeys((*common, "uncertainty")))
 
 
