@@ -121,7 +121,7 @@ def test_a_forward_pass_happens_once_and_later_the_model_is_not_even_loaded(
 
     again = OutputCache(facts, CPU).get(Source("test", "first", absent))
     assert right(again)
-    assert (again.count, again.passes, again.classes, len(again.paths)) == (230, 3, CLASSES, 3)
+    assert (again.count, again.passes, again.classes, again.device, len(again.paths)) == (230, 3, CLASSES, "cpu", 3)
     assert again.seconds > 0
 
 

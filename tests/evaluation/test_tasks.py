@@ -167,6 +167,16 @@ def test_a_run_is_asked_again_without_its_model(monkeypatch: pytest.MonkeyPatch)
     assert rows_of("ood", evaluation(run(), detector_names=["knn"]), ("photos",)) == first
 
 
+def test_kept_outputs_are_scored_without_starting_a_gpu_and_rows_say_where_they_were_computed() -> None:
+    here = evaluation(run())
+    expected = rows_of("misclassification", here) + rows_of("ood", here, ("photos",))
+    elsewhere = evaluation(run())
+    elsewhere.cache.device = torch.device("cuda", 99)  # there is none
+    asked = Evaluation(elsewhere.cache, elsewhere.sources)
+    assert rows_of("misclassification", asked) + rows_of("ood", asked, ("photos",)) == expected
+    assert {row.device for row in expected} == {"cpu"}
+
+
 def test_held_out_images_are_scored_instead_of_the_test_split_and_are_those_of_every_seed() -> None:
     first, second = (evaluation(run(seed=seed, held_out=0.2), "held-out") for seed in (0, 1))
     rows = rows_of("misclassification", first)

@@ -41,6 +41,7 @@ if sys.platform != "win32":
 CHUNK = 10_000
 BATCH = 500
 SAMPLING_SEED = 0
+LAYOUT = 2  # of the files' metadata; files of an earlier one are not found
 Progress = Callable[[int, int], None]
 
 
@@ -66,6 +67,8 @@ class StoredOutputs:
     """Forward passes for one prediction."""
     classes: tuple[str, ...]
     """Names of the images' own classes."""
+    device: str
+    """What the forward passes ran on."""
 
     def chunks(self, features: bool = True) -> Iterator[Outputs]:
         """`features` False leaves them on the disk, being most of what there is, and puts [N, 0] in their place."""
@@ -130,7 +133,7 @@ class OutputCache:
     def _key(self, source: Source) -> str:
         config = self.facts.config
         facts = {
-            "definition": DEFINITION,
+            "definition": [DEFINITION, LAYOUT],
             "weights": self._fingerprint,
             "method": config.method,
             "options": effective_options(config.method, config.options),
@@ -148,7 +151,8 @@ class OutputCache:
             return None
         last = found[-1]
         classes = tuple(json.loads(last["classes"]))
-        return StoredOutputs(tuple(paths), int(last["count"]), float(last["seconds"]), int(last["passes"]), classes)
+        seconds, passes = float(last["seconds"]), int(last["passes"])
+        return StoredOutputs(tuple(paths), int(last["count"]), seconds, passes, classes, last["device"])
 
     def _compute(self, source: Source, stem: str, key: str, progress: Progress) -> StoredOutputs:
         images = source.load()
@@ -158,6 +162,7 @@ class OutputCache:
         total, seconds = len(images.labels), 0.0
         facts = {"key": key, "set": source.name, "count": str(total), "classes": json.dumps(images.classes)}
         facts |= {"chunks": str(-(-total // CHUNK)), "passes": str(self.model.method.passes)}
+        facts["device"] = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
         paths: list[Path] = []
         passes = self._passes(source, images, progress)
         drawing = [self.device] if self.device.type == "cuda" else []
@@ -175,7 +180,7 @@ class OutputCache:
                 paths.append(path)
             if written is not None:
                 written.result()
-        return StoredOutputs(tuple(paths), total, seconds, self.model.method.passes, images.classes)
+        return StoredOutputs(tuple(paths), total, seconds, self.model.method.passes, images.classes, facts["device"])
 
     @torch.no_grad()
     def _passes(self, source: Source, images: ImageSet, progress: Progress) -> Iterator[tuple[Outputs, float]]:

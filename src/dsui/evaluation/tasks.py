@@ -56,6 +56,8 @@ class Evaluation:
     ) -> None:
         self.cache, self.sources, self.progress, self.warn = cache, sources, progress, warn
         self._unfitted = {name: detectors.build(name) for name in detector_names}
+        # only detectors have enough to compute to be worth a GPU, whose start alone takes longer than all the scores
+        self._device = cache.device if self._unfitted else torch.device("cpu")
 
     def rows(self, task: str, foreign: Sequence[str] = (), epsilons: Sequence[float] = EPSILONS) -> Iterator[Row]:
         """The results of one task."""
@@ -84,7 +86,7 @@ class Evaluation:
         for stream, values in {"prediction": logits, "density": stored.part("class_scores")}.items():
             if values is not None:
                 yield self._row("accuracy", None, stream, calibration_metrics(values, labels), None, stored)
-        errors = (logits.argmax(1) != labels).to(self.cache.device)
+        errors = (logits.argmax(1) != labels).to(self._device)
         for name, values in scores.items():
             metrics = {**ranking_metrics(values, errors), **selective_metrics(values, errors), "ties": ties(values)}
             yield self._row("misclassification", None, name, metrics, errors, stored)
@@ -92,7 +94,7 @@ class Evaluation:
     def scores(self, source: Source) -> tuple[StoredOutputs, Scores]:
         """Every score of a set's images, chunk by chunk from its outputs."""
         stored = self._outputs(source)
-        parts = [self._scored(chunk.to(self.cache.device)) for chunk in stored.chunks(features=bool(self._unfitted))]
+        parts = [self._scored(chunk.to(self._device)) for chunk in stored.chunks(features=bool(self._unfitted))]
         return stored, {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     @cached_property
@@ -133,7 +135,7 @@ class Evaluation:
             return {}
         step = -(-self._training.count // FIT_IMAGES)
         parts = [_what_detectors_read(chunk, step) for chunk in self._training.chunks()]
-        training = Outputs.concatenated(parts).to(self.cache.device)
+        training = Outputs.concatenated(parts).to(self._device)
         obstacles = {name: detectors.obstacle(name, training) for name in self._unfitted}
         for name, obstacle in obstacles.items():
             if obstacle is not None:
@@ -163,7 +165,6 @@ class Evaluation:
         config = facts.config
         positives = None if positive is None else int(positive.sum())
         cost = {"passes": float(stored.passes), "seconds_per_1000": 1000 * stored.seconds / stored.count}
-        device = self.cache.device
         return Row(
             run=facts.name,
             method=config.method,
@@ -181,7 +182,7 @@ class Evaluation:
             protocol=f"{task}, all in-domain images of {sources.part}",
             split=sources.split,
             versions=versions(),
-            device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+            device=stored.device,
             seconds=round(stored.seconds, 3),
             commit=self._commit,
             weights=self.cache.weights,
