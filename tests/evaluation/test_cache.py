@@ -99,6 +99,14 @@ def asked_by(action: Callable[[], object]) -> int:
     return Counted.asked - before
 
 
+def wait_until(holds: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if holds():
+            return
+        time.sleep(0.01)
+    raise AssertionError("nothing happened in five seconds")
+
+
 def right(stored: StoredOutputs, of: MemorySet | None = None) -> bool:
     """Whether these are the outputs of all images, in order."""
     of = of or images()
@@ -123,6 +131,36 @@ def test_a_forward_pass_happens_once_and_later_the_model_is_not_even_loaded(
     assert right(again)
     assert (again.count, again.passes, again.classes, again.device, len(again.paths)) == (230, 3, CLASSES, "cpu", 3)
     assert again.seconds > 0
+
+
+def test_the_next_sets_images_are_read_while_one_is_looked_at_and_those_that_are_there_are_not(facts: RunFacts) -> None:
+    cache = OutputCache(facts, CPU)
+    cache.get(source())
+    read: list[str] = []
+
+    def named(name: str) -> Source:
+        def load() -> MemorySet:
+            read.append(name)
+            return images()
+
+        return Source(name, "first", load)
+
+    asked = cache.read_ahead([named("test"), named("a"), named("b"), named("c")])
+    assert next(asked).name == "a"
+    wait_until(lambda: read == ["a", "b"])  # and never two ahead, which would hold three sets in memory
+    found = [cache.get(next(asked)), cache.get(next(asked))]
+    assert all(right(stored) for stored in found)
+    assert (next(asked, None), read) == (None, ["a", "b", "c"])
+
+
+def test_images_that_cannot_be_read_are_told_when_their_turn_comes(facts: RunFacts) -> None:
+    def broken() -> MemorySet:
+        raise DsuiError("no such images.")
+
+    asked = OutputCache(facts, CPU).read_ahead([source(), Source("broken", "", broken)])
+    next(asked)
+    with pytest.raises(DsuiError, match="no such images"):
+        next(asked).load()
 
 
 def test_chunks_hold_what_the_method_predicted_to_the_last_bit(facts: RunFacts) -> None:
@@ -431,6 +469,6 @@ def test_peak_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> 
 def test_a_default_that_changes_makes_older_outputs_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = OutputCache(run_facts(digit_runs.run()), digit_runs.CPU)
     source = Source("set", "identity", lambda: None)  # type: ignore[arg-type, return-value]
-    before = cache._key(source)
+    before = cache._names(source)
     monkeypatch.setattr("dsui.evaluation.cache.effective_options", lambda _method, _given: {"samples": 51})
-    assert cache._key(source) != before
+    assert cache._names(source) != before

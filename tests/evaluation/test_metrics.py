@@ -151,14 +151,15 @@ def test_turning_scores_and_marks_swaps_the_conventions(rows: Rows) -> None:
 @given(both_kinds)
 def test_all_figures_together_are_the_single_ones(rows: Rows) -> None:
     scores, marks = tensors(rows)
-    assert ranking_metrics(scores, marks) == {name: figure(scores, marks) for name, figure in FIGURES.items()}
+    single = {name: figure(scores, marks) for name, figure in FIGURES.items()}
+    assert ranking_metrics(scores, marks) == single | {"ties": ties(scores)}
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_perfect_ranking_is_exactly_perfect_and_its_reverse_exactly_wrong(device: str) -> None:
     marks = torch.arange(3001, device=device) >= 2000
     scores = torch.arange(3001, device=device) / 7
-    assert list(ranking_metrics(scores, marks).values()) == [1, 1, 1, 1, 0, 0]
+    assert list(ranking_metrics(scores, marks).values()) == [1, 1, 1, 1, 0, 0, 0]  # the last are the ties
     assert auroc(-scores, marks) == 0
     assert fpr95(-scores, marks) == 1
     assert false_alarms95(-scores, marks) == 1
@@ -203,7 +204,9 @@ def test_ties_counts_the_samples_that_share_a_score(scores: list[float]) -> None
 @pytest.mark.parametrize("mark", [False, True])
 def test_one_kind_of_sample_only_is_nan_where_the_two_are_compared(mark: bool) -> None:
     scores, marks = torch.tensor([0.0, 1.0, 2.0]), torch.full((3,), mark)
-    assert all(math.isnan(figure) for figure in ranking_metrics(scores, marks).values())
+    together = ranking_metrics(scores, marks)
+    assert together.pop("ties") == 0
+    assert all(math.isnan(figure) for figure in together.values())
     assert all(math.isnan(figure(scores, marks)) for figure in FIGURES.values())
     assert aurc(scores, marks) == mark
 

@@ -118,7 +118,7 @@ def evaluate(
         wanted = [task for task in chosen_tasks if tasks != "all" or _applies(task, facts, named)]
         with OutputCache(facts, place, keep=cache) as kept, Bars(console) as bar:
             asked = Evaluation(kept, sources, chosen_detectors, bar.show, bar.say)
-            rows = [row for task in wanted for row in asked.rows(task, named, strengths or EPSILONS)]
+            rows = asked.answers(wanted, named, strengths or EPSILONS)
         append(facts.path / RESULTS, rows)
         shown = _shown(rows, scores)
         if as_json:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -123,14 +123,24 @@ class OutputCache:
 
     def get(self, source: Source, progress: Progress = lambda _done, _total: None) -> StoredOutputs:
         """From disk, or by a forward pass over the images; `progress` hears of images done and in all."""
-        key = self._key(source)
-        stem = f"{_file_name(source.name)}-{key[:12]}"
-        if found := self._find(stem, key):
+        if found := self._find(source):
             return found
         with _alone(self.folder):
-            return self._find(stem, key) or self._compute(source, stem, key, progress)
+            return self._find(source) or self._compute(source, progress)
 
-    def _key(self, source: Source) -> str:
+    def read_ahead(self, sources: Iterable[Source]) -> Iterator[Source]:
+        """Those whose outputs are not there yet, each to be given to `get` before the next is asked for: the next one's
+        images are read meanwhile."""
+        missing = [source for source in sources if self._find(source) is None]
+        with ThreadPoolExecutor(1) as reader:
+            reading = [reader.submit(source.load) for source in missing[:1]]
+            for number, source in enumerate(missing):
+                images = reading.pop()
+                reading = [reader.submit(following.load) for following in missing[number + 1 : number + 2]]
+                yield source._replace(load=images.result)
+
+    def _names(self, source: Source) -> tuple[str, str]:
+        """What the names of a set's files begin with, and its key."""
         config = self.facts.config
         facts = {
             "definition": [DEFINITION, LAYOUT],
@@ -141,9 +151,11 @@ class OutputCache:
             "shape": [config.channels, config.size],
             "normalised": [config.recipe.mean, config.recipe.std],
         }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+        key = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+        return f"{_file_name(source.name)}-{key[:12]}", key
 
-    def _find(self, stem: str, key: str) -> StoredOutputs | None:
+    def _find(self, source: Source) -> StoredOutputs | None:
+        stem, key = self._names(source)
         paths = sorted(self.folder.glob(f"{stem}-*.safetensors"))
         found = [_metadata(path) for path in paths]
         expected = [(key, str(number), str(len(paths))) for number in range(len(paths))]
@@ -154,7 +166,8 @@ class OutputCache:
         seconds, passes = float(last["seconds"]), int(last["passes"])
         return StoredOutputs(tuple(paths), int(last["count"]), seconds, passes, classes, last["device"])
 
-    def _compute(self, source: Source, stem: str, key: str, progress: Progress) -> StoredOutputs:
+    def _compute(self, source: Source, progress: Progress) -> StoredOutputs:
+        stem, key = self._names(source)
         images = source.load()
         self._check(images)
         for stale in self.folder.glob(f"{stem}-*.safetensors"):

@@ -94,7 +94,7 @@ def false_alarms95(scores: Tensor, positive: Tensor) -> float:
 
 
 def ranking_metrics(scores: Tensor, positive: Tensor) -> dict[str, float]:
-    """Every figure that compares positives with negatives, from one sort."""
+    """Every figure that compares positives with negatives, and `ties`, from one sort."""
     outward = rank(scores, positive)
     turned = outward.turned()
     inward = Ranking(turned.samples, turned.negatives)
@@ -109,12 +109,17 @@ def ranking_metrics(scores: Tensor, positive: Tensor) -> dict[str, float]:
         "fpr95": _false_positives_at_95(inward),
         "false_alarms95": _false_positives_at_95(outward),
     }
-    return figures if bool(positives * negatives > 0) else dict.fromkeys(figures, math.nan)
+    compared = figures if bool(positives * negatives > 0) else dict.fromkeys(figures, math.nan)
+    return {**compared, "ties": _ties(outward)}
 
 
 def ties(scores: Tensor) -> int:
     """How many samples share their score with another one."""
-    sizes = rank(scores, torch.zeros_like(scores, dtype=torch.bool)).samples.diff()
+    return _ties(rank(scores, torch.zeros_like(scores, dtype=torch.bool)))
+
+
+def _ties(ranking: Ranking) -> int:
+    sizes = ranking.samples.diff()
     return int(sizes[sizes > 1].sum())
 
 

@@ -25,7 +25,7 @@ from dsui.detectors.detector import Detector
 from dsui.errors import DsuiError
 from dsui.evaluation.cache import OutputCache, Source, StoredOutputs
 from dsui.evaluation.calibration import calibration_metrics
-from dsui.evaluation.metrics import ranking_metrics, selective_metrics, ties
+from dsui.evaluation.metrics import ranking_metrics, selective_metrics
 from dsui.evaluation.outputs import Outputs
 from dsui.evaluation.results import Row, commit, versions
 from dsui.evaluation.scores import Reference, all_scores, reference
@@ -59,6 +59,16 @@ class Evaluation:
         # only detectors have enough to compute to be worth a GPU, whose start alone takes longer than all the scores
         self._device = cache.device if self._unfitted else torch.device("cpu")
 
+    def answers(
+        self, tasks: Sequence[str], foreign: Sequence[str] = (), epsilons: Sequence[float] = EPSILONS
+    ) -> list[Row]:
+        """The results of several tasks; while the model looks at one set, the next one is read."""
+        needed = [self.sources.own(), self.sources.training()]
+        needed += [self.sources.foreign(name) for name in foreign if "ood" in tasks]
+        for source in self.cache.read_ahead(needed):
+            self._outputs(source)
+        return [row for task in tasks for row in self.rows(task, foreign, epsilons)]
+
     def rows(self, task: str, foreign: Sequence[str] = (), epsilons: Sequence[float] = EPSILONS) -> Iterator[Row]:
         """The results of one task."""
         match task:
@@ -88,7 +98,7 @@ class Evaluation:
                 yield self._row("accuracy", None, stream, calibration_metrics(values, labels), None, stored)
         errors = (logits.argmax(1) != labels).to(self._device)
         for name, values in scores.items():
-            metrics = {**ranking_metrics(values, errors), **selective_metrics(values, errors), "ties": ties(values)}
+            metrics = ranking_metrics(values, errors) | selective_metrics(values, errors)
             yield self._row("misclassification", None, name, metrics, errors, stored)
 
     def scores(self, source: Source) -> tuple[StoredOutputs, Scores]:
@@ -110,9 +120,7 @@ class Evaluation:
         for name, values in own.items():
             joined = torch.cat([values, theirs[name]])
             positive = torch.arange(len(joined), device=joined.device) >= len(values)
-            yield self._row(
-                task, foreign, name, {**ranking_metrics(joined, positive), "ties": ties(joined)}, positive, stored
-            )
+            yield self._row(task, foreign, name, ranking_metrics(joined, positive), positive, stored)
 
     def _scored(self, outputs: Outputs) -> Scores:
         scores = all_scores(outputs, self._reference)
@@ -171,7 +179,7 @@ class Evaluation:
             objective=find(config.method).objective_name(config.recipe),
             data=config.data,
             backbone=config.backbone,
-            recipe=training_name(config),
+            recipe=self._recipe,
             seed=config.seed,
             task=task,
             foreign=foreign,
@@ -187,6 +195,10 @@ class Evaluation:
             commit=self._commit,
             weights=self.cache.weights,
         )
+
+    @cached_property
+    def _recipe(self) -> str:
+        return training_name(self.cache.facts.config)
 
     @cached_property
     def _commit(self) -> str | None:

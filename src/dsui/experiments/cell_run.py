@@ -76,6 +76,6 @@ def evaluate(cell: Cell, run: Path, conditions: Conditions) -> Outcome:
     sources = Sources(facts.config, facts.classes, part, conditions.root)
     with OutputCache(facts, conditions.device, keep=conditions.keep_outputs) as cache:
         asked = Evaluation(cache, sources, cell.detectors, conditions.images, conditions.warn)
-        rows = [row for task in cell.tasks for row in asked.rows(task, cell.foreign, cell.epsilons)]
+        rows = asked.answers(cell.tasks, cell.foreign, cell.epsilons)
         points = {None: lambda *_: [], "distributions": distributions, "embedding": embedding}[cell.figure]
         return Outcome(rows, points(asked, sources, cell.foreign))
