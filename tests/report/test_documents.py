@@ -151,7 +151,7 @@ def test_lines_are_the_labels_of_a_grid_in_its_order_whichever_way_rows_name_the
 def test_runs_beyond_the_grid_are_shown_and_methods_without_a_figure_are_dashes(repository: Repository) -> None:
     rows = [accuracy("dsui", 0, 0.9), replace(accuracy("dsui", 0, 0.8), recipe="paper, rho=2", run="other")]
     rows += [replace(ROW, method="msp", run="msp-0", metrics={"auroc": 0.7})]
-    shown = cells(page(repository(block("{file: own, grid: cifar10-paper, tasks: [accuracy]}"), rows)))
+    shown = cells(page(repository(block("{file: own, grid: accuracy, tasks: [accuracy]}"), rows)))
     assert list(shown)[2:] == ["msp", "dsui", "dsui (paper, rho=2)"]
     assert shown["msp"] == ["-", "-"]
 
@@ -182,7 +182,7 @@ def test_a_figure_holds_its_numbers_and_is_the_same_twice(repository: Repository
     sets = ("svhn", "cifar100")
     rows = [replace(ROW, foreign=name, metrics={"auroc": 0.8125 + 0.1 * at}) for at, name in enumerate(sets)]
     rows += [accuracy("msp", 0, 0.9)]
-    asked = "{file: own, grid: cifar10-paper, figure: pairs, table: [{task: ood, metrics: auroc, scores: entropy}]}"
+    asked = "{file: own, grid: ood-pairs, figure: pairs, table: [{task: ood, metrics: auroc, scores: entropy}]}"
     root = repository(block(asked), rows)
     first, second = regenerated(root), regenerated(root)
     assert first == second
