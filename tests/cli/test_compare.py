@@ -163,8 +163,11 @@ def test_formats_hold_the_same_figures(runs: list[Path], tmp_path: Path) -> None
         assert text in shown["markdown"]
         assert text.replace("±", r"$\pm$") in shown["latex"]
         assert text in dsui(*runs, "--task", "ood").stdout
-    assert dsui(*runs, "--task", "ood", "--out", tmp_path / "table.md").stdout == ""
-    assert (tmp_path / "table.md").read_text() == shown["markdown"]
+    for name, form in (("table.md", "markdown"), ("table.TEX", "latex"), ("table.json", "json"), ("table", "markdown")):
+        assert dsui(*runs, "--task", "ood", "--out", tmp_path / name).stdout == ""
+        assert (tmp_path / name).read_text() == shown[form]
+    dsui(*runs, "--task", "ood", "--out", tmp_path / "table.csv", "--format", "json")
+    assert (tmp_path / "table.csv").read_text() == shown["json"], "--format decides where it is given"
     assert "choose another --out" in fails(*runs, "--out", tmp_path / "no" / "table.md")
 
 
@@ -194,7 +197,7 @@ def test_the_papers_own_figures_stand_apart(tmp_path: Path) -> None:
     lines = {(line["label"], line["quoted"]): line["cells"] for line in table["lines"]}
     assert [cell["runs"] for cell in lines["dsui", False]][:2] == [2, 2]
     assert [cell["runs"] for cell in lines["dsui", True]][:2] == [5, 5]
-    assert "quoted as published, not run here" in dsui(*arguments).stdout.replace("\n", " ")
+    assert "quoted as published, not run here" in " ".join(dsui(*arguments).stdout.split())
 
 
 def test_a_sentence_for_every_mistake(runs: list[Path], tmp_path: Path) -> None:

@@ -85,6 +85,14 @@ def test_terminal_emphasises_figures_alone_and_sets_quoted_lines_apart() -> None
     assert plain[quoted - 1].strip() == ""
 
 
+def test_a_caption_speaks_of_bold_only_where_something_can_be_bold() -> None:
+    stream = io.StringIO()
+    Console(file=stream, width=200).print(to_terminal(TABLE, 200, styled=False))
+    assert "higher is better" in stream.getvalue()
+    assert "bold" not in stream.getvalue()
+    assert "Best of a column bold" in terminal(TABLE)
+
+
 def test_terminal_continues_a_wide_table_below_and_loses_no_digit() -> None:
     wide = Table("t", (UP,) * 9, (Line("a-method", (Cell(0.123456, 0.0123, mark="✓"),) * 9),))
     for width in (40, 60, 80, 200):

@@ -12,7 +12,7 @@ from dsui.cli import names
 from dsui.cli.choice import WrongUsage, chosen, known, listed
 from dsui.cli.formats import Form, Format, TableFile, check_form, formatted
 from dsui.cli.names import completion
-from dsui.cli.options import Json, Quiet
+from dsui.cli.options import Json, Quiet, given_path
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ AnyRow = TypeVar("AnyRow", "Row", "PublishedRow")
 
 
 def compare(
-    runs: Annotated[list[Path] | None, typer.Argument(help="Folders of evaluated runs.", metavar="RUN")] = None,
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of evaluated runs.", metavar="RUN", parser=given_path)
+    ] = None,
     results: Annotated[Path | None, typer.Option(metavar="PATH", help="A results file, or a folder of them.")] = None,
     reference: Annotated[
         str,

@@ -96,7 +96,7 @@ def _show(table: Figures, report: Path, seconds: float) -> None:
     from dsui.report import table_forms
 
     console = Console(highlight=False)
-    console.print(table_forms.to_terminal(table, console.width))
+    console.print(table_forms.to_terminal(table, console.width, console.is_terminal))
     words = Table.grid(padding=(0, 2))
     for word, meaning in demonstration.glossary(table):
         words.add_row(word, meaning, style="dim")

@@ -12,7 +12,7 @@ from dsui.cli import names
 from dsui.cli.choice import WrongUsage, chosen, data_set, known, listed
 from dsui.cli.formats import Form, Format, TableFile, check_form, formatted
 from dsui.cli.names import completion
-from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad
+from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, given_path
 
 if TYPE_CHECKING:
     from dsui.evaluation.model import RunFacts
@@ -23,7 +23,7 @@ PARTS = ("test", "held-out")
 
 
 def evaluate(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.", metavar="RUN")],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.", metavar="RUN", parser=given_path)],
     tasks: Annotated[
         str,
         typer.Option(

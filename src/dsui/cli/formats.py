@@ -10,7 +10,7 @@ import typer
 
 from dsui.cli.choice import WrongUsage, known
 from dsui.cli.names import completion
-from dsui.cli.options import written_path
+from dsui.cli.options import given_path
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ class Format(StrEnum):
     json = "json"
 
 
+ENDINGS = {".csv": Format.csv, ".json": Format.json, ".tex": Format.latex}
+
 Form = Annotated[
     Format,
     typer.Option(
@@ -37,7 +39,9 @@ Form = Annotated[
 ]
 TableFile = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FILE", parser=written_path, help="Write the table there, as Markdown by default."),
+    typer.Option(
+        "--out", metavar="FILE", parser=given_path, help="Write the table there: .csv, .json, .tex, else Markdown."
+    ),
 ]
 
 
@@ -48,7 +52,7 @@ def check_form(form: Format, out: Path | None, as_json: bool) -> None:
 
 
 def formatted(table: Table, form: Format, out: Path | None) -> None:
-    """Print the table, or write it to `out`; a file without a format of its own is Markdown."""
+    """Print the table, or write it to `out`, whose name says how where --format does not."""
     from rich.console import Console
 
     from dsui.report import table_forms
@@ -56,18 +60,19 @@ def formatted(table: Table, form: Format, out: Path | None) -> None:
 
     if form is Format.terminal and out is None:
         console = Console()
-        console.print(table_forms.to_terminal(table, console.width))
+        console.print(table_forms.to_terminal(table, console.width, console.is_terminal))
         return
+    if form is Format.terminal and out is not None:
+        form = ENDINGS.get(out.suffix.lower(), Format.markdown)
     render = {
-        Format.terminal: table_forms.to_markdown,
         Format.markdown: table_forms.to_markdown,
         Format.latex: table_forms.to_latex,
         Format.csv: table_forms.to_csv,
         Format.json: table_forms.to_json,
     }[form]
-    text = render(table)
+    text = render(table).removesuffix("\n") + "\n"
     if out is None:
-        typer.echo(text, nl=not text.endswith("\n"))
+        typer.echo(text, nl=False)
     else:
         try:
             write_whole(out, lambda stream: stream.write(text.encode()))

@@ -47,10 +47,10 @@ Steps = Annotated[
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="folder:PATH: leave out unreadable files.")]
 
 
-def written_path(text: str) -> Path:
-    """A path to write to; an empty one, as an unset variable gives, would be the present folder."""
+def given_path(text: str) -> Path:
+    """A path that was named; an empty one, as an unset variable gives, would be the present folder."""
     if not text:
-        raise WrongUsage("the name to write to is empty; write . for the present folder.")
+        raise WrongUsage("a path is empty; write . for the present folder.")
     return Path(text)
 
 

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli.choice import WrongUsage
-from dsui.cli.options import Device, Json, Quiet, between_zero_and_one, written_path
+from dsui.cli.options import Device, Json, Quiet, between_zero_and_one, given_path
 from dsui.errors import DsuiError, Stopped
 
 if TYPE_CHECKING:
@@ -28,8 +28,10 @@ PART = ".part"
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="Folder of a trained run.", metavar="RUN")],
-    paths: Annotated[list[Path], typer.Argument(help="Images, and folders of them at any depth.", metavar="PATH")],
+    run: Annotated[Path, typer.Argument(help="Folder of a trained run.", metavar="RUN", parser=given_path)],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Images, and folders of them at any depth.", metavar="PATH", parser=given_path)
+    ],
     coverage: Annotated[
         float | None,
         typer.Option(
@@ -46,9 +48,7 @@ def predict(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", parser=written_path, help="Write to this file, .csv or .jsonl, instead of stdout."
-        ),
+        typer.Option(metavar="FILE", parser=given_path, help="Write to this file, .csv or .jsonl, instead of stdout."),
     ] = None,
     batch: Annotated[
         int | None, typer.Option(min=1, metavar="NUMBER", help="Images in a forward pass, 128 by default.")

@@ -9,7 +9,7 @@ import typer
 
 from dsui.cli import documents
 from dsui.cli.choice import FOLDER, data_set, listed
-from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, written_path
+from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, given_path
 from dsui.errors import DataError, DsuiError
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.", metavar="RUN")],
-    out: Annotated[Path, typer.Option(metavar="FILE", parser=written_path, help="The page.")] = Path("report.html"),
+    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.", metavar="RUN", parser=given_path)],
+    out: Annotated[Path, typer.Option(metavar="FILE", parser=given_path, help="The page.")] = Path("report.html"),
     figures: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", parser=written_path, help="Also write every figure there, as SVG and PNG."),
+        typer.Option(metavar="FOLDER", parser=given_path, help="Also write every figure there, as SVG and PNG."),
     ] = None,
     foreign: Foreign = "",
     title: Annotated[str, typer.Option(metavar="TEXT", help="Heading of the page.")] = "",

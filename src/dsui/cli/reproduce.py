@@ -14,7 +14,7 @@ from dsui.cli import documents, names
 from dsui.cli.choice import known
 from dsui.cli.formats import Form, Format, check_form
 from dsui.cli.names import completion
-from dsui.cli.options import DEVICES, MODES, Device, Json, Quiet, Root, Steps, written_path
+from dsui.cli.options import DEVICES, MODES, Device, Json, Quiet, Root, Steps, given_path
 from dsui.errors import DsuiError, Stopped
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ def reproduce(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", parser=written_path, help="Where the study is kept; studies/GRID by default."),
+        typer.Option(metavar="FOLDER", parser=given_path, help="Where the study is kept; studies/GRID by default."),
     ] = None,
     root: Root = None,
     runs: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            parser=written_path,
+            parser=given_path,
             help="Where the trained runs are kept, OUT/runs by default; studies may share one.",
         ),
     ] = None,

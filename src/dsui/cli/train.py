@@ -12,7 +12,7 @@ import typer
 from dsui.cli import documents, names
 from dsui.cli.choice import FOLDER, WrongUsage, data_set, known, typed
 from dsui.cli.names import completion
-from dsui.cli.options import MODES, Device, Json, Quiet, Root, SkipBad, Steps, below_one, written_path
+from dsui.cli.options import MODES, Device, Json, Quiet, Root, SkipBad, Steps, below_one, given_path
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
@@ -26,7 +26,7 @@ def train(
             metavar="NAME", help="A name of `dsui data list`, or folder:PATH.", autocompletion=completion(names.data)
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", parser=written_path, help="Where the run is kept.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", parser=given_path, help="Where the run is kept.")],
     method: Annotated[
         str,
         typer.Option(metavar="NAME", help=f"{', '.join(names.methods())}.", autocompletion=completion(names.methods)),

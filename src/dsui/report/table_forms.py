@@ -41,9 +41,11 @@ class _Shown(NamedTuple):
     place: Place
 
 
-def to_terminal(table: Table, width: int | None = None) -> Group:
-    """For a rich console. A table wider than `width` is set tight, and one that is still wider is continued below with
-    the remaining columns."""
+def to_terminal(table: Table, width: int | None = None, styled: bool = True) -> Group:
+    """For a rich console, `styled` unless it writes to a file or pipe, where nothing is bold.
+
+    A table wider than `width` is set tight, and one that is still wider is continued below with the remaining columns.
+    """
     spacing = ROOMY if len(_fitting(table, ROOMY, width)) == 1 or len(_fitting(table, TIGHT, width)) > 1 else TIGHT
     sections, widths = _sections(table, spacing.spread), _widths(table, spacing.spread)
     parts: list[Text | rich_table.Table] = []
@@ -57,10 +59,10 @@ def to_terminal(table: Table, width: int | None = None) -> Group:
             shown.add_column(Text(heading), overflow="fold")
         for section in sections:
             for line, cells in section:
-                styled = (_styled(cells[place], widths[place]) for place in places)
-                shown.add_row(Text(line.name), *styled, end_section=line is section[-1][0])
+                texts = (_styled(cells[place], widths[place]) for place in places)
+                shown.add_row(Text(line.name), *texts, end_section=line is section[-1][0])
         parts += [Text(""), shown]
-    return Group(Text(table.title, style="bold"), *parts, Text(""), Text(table.caption, style="dim"))
+    return Group(Text(table.title, style="bold"), *parts, Text(""), Text(table.explanation(styled), style="dim"))
 
 
 def to_markdown(table: Table) -> str:

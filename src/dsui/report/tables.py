@@ -86,13 +86,17 @@ class Table:
 
     @property
     def caption(self) -> str:
+        return self.explanation(emphasis=True)
+
+    def explanation(self, emphasis: bool) -> str:
+        """The note and what the signs mean; `emphasis` is whether the table shows any."""
         directions = {column.higher_is_better for column in self.columns}
         places = {place for column in range(len(self.columns)) for place in self.places(column)}
         sentences = (
             (self.note, True),
             ("↑ higher is better.", True in directions),
             ("↓ lower is better.", False in directions),
-            ("Best of a column bold, second best underlined.", "best" in places),
+            ("Best of a column bold, second best underlined.", emphasis and "best" in places),
             (f"{DAGGER} quoted as published, not run here.", any(line.quoted for line in self.lines)),
         )
         return " ".join(sentence for sentence, applies in sentences if sentence and applies)
