@@ -142,8 +142,10 @@ def test_a_broken_line_is_named_and_the_rest_is_used(runs: list[Path]) -> None:
     assert {line["method"]: line for line in csv.DictReader(io.StringIO(result.stdout))} == whole
     notes = result.stderr.splitlines()
     assert len(notes) == 2
-    assert notes[0] == f"Note: {path} line 1 is not a results row: no whole JSON object."
-    assert notes[1].endswith("unevaluated/results.jsonl cannot be read (No such file or directory).")
+    assert notes[0] == f"Note: {unevaluated} has no results yet; run `dsui evaluate {unevaluated}`."
+    assert notes[1] == f"Note: {path} line 1 is not a results row: no whole JSON object."
+    (unevaluated / "results.jsonl").touch()  # as an evaluation that was interrupted leaves it
+    assert dsui(*runs, unevaluated).stderr.splitlines() == notes
 
 
 def test_a_file_that_holds_something_else_is_not_shown_line_by_line(runs: list[Path], tmp_path: Path) -> None:

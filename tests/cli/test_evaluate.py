@@ -128,6 +128,17 @@ def test_only_the_scores_asked_for_are_shown_and_all_are_written(run: Path) -> N
     assert len(rows_in(run)) == 7
 
 
+def test_the_screen_leaves_out_variants_of_scores_and_says_how_to_see_them(run: Path) -> None:
+    result = dsui("evaluate", run, *MISSED)
+    assert "Max.P." in result.stdout
+    assert "uncertainty" in result.stdout
+    assert "sirc" not in result.stdout
+    assert "--scores all shows them" in result.stderr
+    everything = dsui("evaluate", run, *MISSED, "--scores", "all")
+    assert "sirc" in everything.stdout
+    assert "--scores all" not in everything.stderr
+
+
 def test_detectors_are_scores_too(run: Path) -> None:
     dsui("evaluate", run, *MISSED, "--detectors", "knn,max-logit", "--quiet")
     assert {"knn", "max_logit"} < {row.score for row in rows_in(run)}
@@ -247,5 +258,5 @@ def test_a_command_exits_with_0_1_or_2_and_keeps_errors_out_of_its_output(
 
 
 def test_help_says_what_it_does_with_an_example() -> None:
-    assert (evaluate.__doc__ or "").startswith("Put the five questions to trained runs")
+    assert (evaluate.__doc__ or "").startswith("Does a run know its errors")
     assert "Example: dsui evaluate" in dsui("evaluate", "--help").stdout

@@ -156,6 +156,7 @@ def test_a_dry_run_lists_states_and_time_and_touches_nothing(alone: Path, tmp_pa
     assert fresh.exit_code == 0
     assert "to do         msp, digits, small, seed 0  training: unknown" in fresh.stdout
     assert "2 cells: 2 to do." in fresh.stdout
+    assert "still to come: 2 runs of unknown length, unlike any timed so far. Evaluation comes on top." in fresh.stdout
     assert not (tmp_path / "none").exists()
     longer = grid_file(tmp_path, epochs=4000, text=GRID.replace("[msp, dsui]}", "msp, set: {epochs: 2}}\n  - {}"))
     there = reproduce(longer, "--out", alone / "study", "--dry-run")

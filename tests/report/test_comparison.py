@@ -125,10 +125,10 @@ def test_methods_trained_in_several_ways_have_a_line_for_each_and_are_never_aver
     table = compare(rows)
     labels = ["dsui (bounded, paper)", "dsui (posterior, paper)", "dsui (posterior, modern)", "msp"]
     assert [line.label for line in table.lines] == labels
-    assert "Nothing is tested: 3 lines are dsui" in table.note
+    assert "Nothing is tested: 3 lines are dsui, the reference." in table.note
     chosen = compare(rows, reference=labels[1])
     assert [cell(chosen, label).mark for label in labels] == ["\u2713", None, "\u2713", "\u2713"]
-    assert "Nothing is tested: there is no rkl" in compare(rows, reference="rkl").note
+    assert "Nothing is tested: no line is rkl." in compare(rows, reference="rkl").note
 
 
 def test_own_runs_are_tested_against_published_figures_which_stand_apart() -> None:
@@ -220,7 +220,7 @@ def test_three_methods_with_two_figures_are_ranked_by_both() -> None:
         row for m, v in (("dsui", 0.3), ("msp", 0.2), ("rkl", 0.1)) for row in runs(m, [v] * 3, "fpr95", score="energy")
     ]
     fpr = [row if row.method == "dsui" else replace(row, objective=None) for row in fpr]
-    assert "Mean rank over the 2 columns in which all have a figure: 1.5 rkl; 2.0 dsui; 2.5 msp." in (
+    assert "Mean rank over the 2 columns that all of these have: 1.5 rkl; 2.0 dsui; 2.5 msp." in (
         compare([*THREE, *fpr]).note
     )
     assert "rank" not in compare(THREE).note

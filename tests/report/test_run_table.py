@@ -74,9 +74,18 @@ def test_the_title_names_the_run_and_the_note_its_accuracies() -> None:
     earlier = replace(ACCURACY, metrics={"accuracy": 0.5})
     table = run_table([earlier, ACCURACY, density, ROW])
     assert table.title == "dsui-0: dsui on digits, small, recipe demo, seed 4"
-    assert table.note == "accuracy of the prediction 98.77 %; accuracy of the density 90.00 %."
-    assert run_table([ROW]).note == ""
+    assert table.note == "accuracy of the prediction 98.77 %; accuracy of the density 90.00 %; 1 error among 2 images."
     assert table.corner == "score"
+
+
+def test_the_note_counts_the_images_behind_each_question() -> None:
+    own = replace(ROW, n_positive=51, n_negative=1249)
+    foreign = replace(ROW, task="ood", foreign="svhn", n_positive=26032, n_negative=1300)
+    unknown = replace(foreign, task="open-set", foreign="unknown", n_positive=7)
+    attacked = replace(foreign, task="fgsm", foreign=0.1)
+    uncounted = replace(foreign, foreign="cifar100", n_positive=None)
+    note = run_table([own, foreign, unknown, attacked, uncounted]).note
+    assert note == "51 errors among 1,300 images; 26,032 images of svhn; 7 images of unknown classes."
 
 
 def test_directions_are_those_of_the_metrics() -> None:

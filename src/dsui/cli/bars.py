@@ -20,6 +20,13 @@ def notes(quiet: bool) -> Console:
     return Console(stderr=True, quiet=quiet, highlight=False)
 
 
+def duration(seconds: float) -> str:
+    """In a unit a person would choose."""
+    if seconds < 90:
+        return f"about {seconds:.0f} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+
+
 class Bars:
     """One bar for each piece of work, as it is first heard of; notes stand above. Only on a terminal."""
 

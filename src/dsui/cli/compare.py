@@ -42,13 +42,26 @@ def compare(
         str, typer.Option(metavar="NAMES", help="Only these data sets.", autocompletion=completion(names.data))
     ] = "",
     task: Annotated[
-        str, typer.Option(metavar="NAMES", help="Only these tasks.", autocompletion=completion(names.tasks))
+        str,
+        typer.Option(
+            "--task", "--tasks", metavar="NAMES", help="Only these tasks.", autocompletion=completion(names.tasks)
+        ),
     ] = "",
     score: Annotated[
-        str, typer.Option(metavar="NAMES", help="Only these scores.", autocompletion=completion(names.scores))
+        str,
+        typer.Option(
+            "--score", "--scores", metavar="NAMES", help="Only these scores.", autocompletion=completion(names.scores)
+        ),
     ] = SCORES,
     metric: Annotated[
-        str, typer.Option(metavar="NAMES", help="Only these metrics.", autocompletion=completion(names.metrics))
+        str,
+        typer.Option(
+            "--metric",
+            "--metrics",
+            metavar="NAMES",
+            help="Only these metrics.",
+            autocompletion=completion(names.metrics),
+        ),
     ] = METRICS,
     quoted: Annotated[bool, typer.Option("--published", help="Beside the paper's own figures.")] = False,
     welch: Annotated[bool, typer.Option("--welch", help="Do not assume equal deviations.")] = False,
@@ -106,18 +119,22 @@ def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
 
     if lost := [run for run in runs if not run.is_dir()]:
         raise DsuiError(f"{lost[0]} is no folder of a run; name the --out of a `dsui train`.")
-    paths = [run / RESULTS for run in runs]
+    console = notes(quiet)
+    evaluated = [run for run in runs if (run / RESULTS).is_file() and (run / RESULTS).stat().st_size > 0]
+    for run in runs:
+        if run not in evaluated:
+            console.print(f"Note: {run} has no results yet; run `dsui evaluate {run}`.", soft_wrap=True, markup=False)
+    paths = [run / RESULTS for run in evaluated]
     if results is not None:
         paths += sorted(results.glob("*.jsonl")) if results.is_dir() else [results]
-    if not paths and results is None:
+    if not runs and results is None:
         raise WrongUsage("name evaluated runs, or a file or folder of results with --results.")
-    if not paths:
+    if not paths and results is not None:
         raise DsuiError(f"{results} holds no .jsonl file; name evaluated runs, or a file or folder of results.")
     rows, problems = read(paths)
     rows, stale = _of_present_weights(rows, runs)
     problems += stale
     more = [f"{len(problems) - NOTES} more lines cannot be used."] if len(problems) > NOTES else []
-    console = notes(quiet)
     for sentence in [*problems[:NOTES], *more]:
         console.print(f"Note: {sentence}", soft_wrap=True, markup=False)
     if not rows:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dsui.evaluation.sources import Sources
 
 PARTS = ("test", "held-out")
+VARIANTS = ("sirc_", "sphere_", "floored_", "density_entropy", "density_energy", "max_logit", "norm")
+"""Scores that begin so are variants of others, and shown when asked for."""
 
 
 def evaluate(
@@ -27,6 +29,8 @@ def evaluate(
     tasks: Annotated[
         str,
         typer.Option(
+            "--tasks",
+            "--task",
             metavar="NAMES",
             help=f"all, or a list of {', '.join(names.tasks())}.",
             autocompletion=completion(lambda: ("all", *names.tasks())),
@@ -35,7 +39,13 @@ def evaluate(
     foreign: Foreign = "",
     scores: Annotated[
         str,
-        typer.Option(metavar="NAMES", help="Scores to show; all are written.", autocompletion=completion(names.scores)),
+        typer.Option(
+            "--scores",
+            "--score",
+            metavar="NAMES",
+            help="all, or scores to show; all are written.",
+            autocompletion=completion(lambda: ("all", *names.scores())),
+        ),
     ] = "",
     detector: Annotated[
         str,
@@ -76,7 +86,7 @@ def evaluate(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Put the five questions to trained runs.
+    """Does a run know its errors, foreign images, unknown classes, noise and attacks?
 
     Rows go to RUN/results.jsonl and a table to the terminal; with --json the rows, one to a line.
 
@@ -120,17 +130,22 @@ def evaluate(
             asked = Evaluation(kept, sources, chosen_detectors, bar.show, bar.say)
             rows = asked.answers(wanted, named, strengths or EPSILONS)
         append(facts.path / RESULTS, rows)
-        shown = _shown(rows, scores)
+        on_screen = out is None and form is Format.terminal
+        shown = _shown(rows, scores if scores or on_screen else "all")
+        hidden = len({row.score for row in rows}) - len({row.score for row in shown})
         if as_json:
             for row in rows:
                 typer.echo(row.to_json())
         if out is not None or not (as_json or (quiet and form is Format.terminal)):
             formatted(run_table(shown), form, out)
+            if hidden and on_screen and not scores:
+                console.print(f"{hidden} more scores are in {facts.path / RESULTS}; --scores all shows them.")
 
 
 def _shown(rows: list[Row], scores: str) -> list[Row]:
-    """The rows of these scores, and of accuracy."""
-    wanted = chosen("score", scores or "all", [row.score or "" for row in rows if row.task != "accuracy"])
+    """The rows of these scores, or of all but variants of others, and of accuracy."""
+    there = list(dict.fromkeys(row.score or "" for row in rows if row.task != "accuracy"))
+    wanted = chosen("score", scores, there) if scores else [name for name in there if not name.startswith(VARIANTS)]
     return [row for row in rows if row.task == "accuracy" or row.score in wanted]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import typer
 
 from dsui.cli import documents
-from dsui.cli.bars import notes
+from dsui.cli.bars import duration, notes
 from dsui.cli.formats import Format, formatted
 from dsui.cli.study_cells import CellState, counted, missing_data
 from dsui.experiments.grid import Cell
@@ -24,18 +24,17 @@ TABLES = {"table.md": table_forms.to_markdown, "table.tex": table_forms.to_latex
 def show_list(study: Study, cells: Sequence[Cell], states: Sequence[CellState], workers: int) -> None:
     """Every cell with its state, and how long it may take, for a person."""
     for cell in states:
-        needs = f"training: {_duration(cell.seconds)}" if cell.trains else ""
+        known = "unknown" if cell.seconds is None else duration(cell.seconds)
+        needs = f"training: {known}" if cell.trains else ""
         typer.echo("  ".join(filter(None, (f"{cell.state:<12}", cell.name, cell.detail, needs))))
     typer.echo(f"{len(states)} cells: {counted(states)}.")
     to_train = [cell.seconds for cell in states if cell.trains]
-    known = [seconds for seconds in to_train if seconds is not None]
+    timed = [seconds for seconds in to_train if seconds is not None]
     if to_train:
-        unknown = len(to_train) - len(known)
-        typer.echo(
-            f"Training still to come: {_duration(sum(known) / workers) if known else 'unknown'} on {workers} "
-            f"worker{'s' if workers > 1 else ''}{f', and {unknown} runs unlike any so far' if unknown else ''}. "
-            "Evaluation comes on top."
-        )
+        unknown = len(to_train) - len(timed)
+        told = [f"{duration(sum(timed) / workers)} on {workers} worker{'s' * (workers > 1)}"] if timed else []
+        told += [f"{unknown} run{'s' * (unknown > 1)} of unknown length, unlike any timed so far"] if unknown else []
+        typer.echo(f"Training still to come: {', and '.join(told)}. Evaluation comes on top.")
     for sentence in missing_data(study, cells):
         typer.echo(sentence)
 
@@ -75,11 +74,3 @@ def _written(study: Study, quoted: bool) -> tuple[Table | None, list[str]]:
     for name, text in files.items():
         study.write(name, text)
     return table, list(files)
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "unknown"
-    if seconds < 90:
-        return f"about {seconds:.0f} s"
-    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"

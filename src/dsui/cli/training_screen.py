@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dsui.cli.bars import notes
+from dsui.cli.bars import duration, notes
 from dsui.errors import DsuiError
 from dsui.training.loop import IMAGES_PER_SECOND, Reporter
 
@@ -41,7 +41,10 @@ class TrainingScreen:
     def epoch(self, row: dict[str, object]) -> None:
         figures = {name: value for name, value in row.items() if isinstance(value, float) and name != "seconds"}
         if not self.live:
-            self.console.print(f"epoch {row['epoch']}: {_words(figures, 4)}, {row['seconds']} s", soft_wrap=True)
+            done, seconds = int(str(row["epoch"])) + 1, float(str(row["seconds"]))
+            left = f", {duration(seconds * (self.epochs - done))} left" if done < self.epochs else ""
+            words = _words(figures, 4).replace("accuracy", "training accuracy")
+            self.console.print(f"epoch {done}/{self.epochs}: {words}, {seconds:.3g} s{left}", soft_wrap=True)
 
 
 class WithTensorBoard:

@@ -168,8 +168,8 @@ def _tests(
     """The p-values, and what the note says of them and of the figures that have none."""
     fitting = _fitting(labels, reference)
     if len(fitting) != 1:
-        found = f"{len(fitting)} lines are {reference}" if fitting else f"there is no {reference}"
-        return {}, [f"Nothing is tested: {found}; name one line as the reference."]
+        found = f"{len(fitting)} lines are {reference}, the reference" if fitting else f"no line is {reference}"
+        return {}, [f"Nothing is tested: {found}."]
     (chosen,) = fitting
     names = {method: f"{label} {DAGGER}" if method.quoted else label for method, label in labels.items()}
     p_values: dict[tuple[_Method, Figure], float] = {}
@@ -177,7 +177,7 @@ def _tests(
     for method, cells in lines.items():
         for figure, summary in cells.items() if method != chosen else ():
             against = lines[chosen].get(figure)
-            why = f"no figure of {names[chosen]}" if against is None else obstacle(summary, against)
+            why = f"{names[chosen]} lacks the figure" if against is None else obstacle(summary, against)
             if against is None or why:
                 reasons.setdefault(str(why), {})[names[method]] = None
             else:
@@ -185,7 +185,7 @@ def _tests(
     if not p_values:
         return {}, [f"Nothing is tested: {'; '.join(reasons)}."] if reasons else []
     test = "Student's" if equal_variances else "Welch's"
-    corrected = f", Holm-corrected over {len(p_values)} tests" if correct else ""
+    corrected = f", Holm-corrected over {len(p_values)} test{'s' * (len(p_values) > 1)}" if correct else ""
     notes = [
         f"{DIFFERENT} differs from {names[chosen]}, {ALIKE} does not ({test} t-test, p < {LEVEL}{corrected}).",
         *(f"Not tested ({why}): {', '.join(untested)}." for why, untested in reasons.items()),
@@ -224,7 +224,7 @@ def _rank_notes(lines: Mapping[str, Mapping[Figure, Summary]], figures: Sequence
     means = {label: [cells[figure].mean for figure, _ in ranked] for label, cells in lines.items()}
     ranks = sorted(mean_ranks(means, [higher for _, higher in ranked]).items(), key=lambda each: each[1])
     listed = "; ".join(f"{rank:.1f} {label}" for label, rank in ranks)
-    return [f"Mean rank over the {len(ranked)} columns in which all have a figure: {listed}."]
+    return [f"Mean rank over the {len(ranked)} columns that all of these have: {listed}."]
 
 
 def _row_notes(rows: Sequence[Row], figures: Sequence[Figure]) -> list[str]:

@@ -33,10 +33,27 @@ def run_table(rows: Sequence[Row]) -> Table:
     )
     columns = tuple(_column(task, foreign, metric) for task, foreign, metric in questions)
     note = "; ".join(
-        f"accuracy of the {row.score} {100 * row.metrics['accuracy']:.2f} %" for row in accuracies.values()
+        [
+            *(f"accuracy of the {row.score} {100 * row.metrics['accuracy']:.2f} %" for row in accuracies.values()),
+            *_counts(rows),
+        ]
     )
     title = f"{first.run}: {first.method} on {first.data}, {first.backbone}, recipe {first.recipe}, seed {first.seed}"
     return Table(title, columns, lines, f"{note}." if note else "", corner="score")
+
+
+def _counts(rows: Sequence[Row]) -> list[str]:
+    """How many images stand behind the figures."""
+    told = []
+    kinds = {(row.task, row.foreign): (row.n_positive, row.n_negative) for row in rows if row.task in SHOWN}
+    for (task, foreign), (positive, negative) in kinds.items():
+        if positive is None or negative is None or task == "fgsm":
+            continue
+        if task == "misclassification":
+            told.append(f"{positive:,} error{'s' * (positive != 1)} among {positive + negative:,} images")
+        else:
+            told.append(f"{positive:,} images of {'unknown classes' if foreign == 'unknown' else foreign}")
+    return told
 
 
 def _column(task: str, foreign: str | float | None, metric: str) -> Column:
