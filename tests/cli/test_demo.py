@@ -97,7 +97,7 @@ def test_the_page_holds_the_table_the_figures_and_three_runs_in_full(shelf: tupl
         "How this page was made",
     ]
     figures = set(re.findall(r'<figure id="([^"]+)"', text))
-    for name in ("misclassification-auroc-entropy", "pairs-auroc-max-probability", "fgsm-aupr-max-probability"):
+    for name in ("pairs-auroc-max-probability", "fgsm-aupr-max-probability"):
         assert name in figures
     for name in (
         "profile", "components", "tsne", "tsne-foreign", "reliability", "errors-roc", "errors-precision-recall",

@@ -74,7 +74,7 @@ def test_several_evaluated_runs_are_compared(shelf: Path, tmp_path: Path) -> Non
     assert dsui("report", *runs, "--out", tmp_path / "two.html").exit_code == 0
     text = (tmp_path / "two.html").read_text()
     assert "<h1>msp, dsui on digits</h1>" in text
-    for name in ("misclassification-auroc-max-probability", "pairs-aupr-entropy", "fgsm-auroc-entropy"):
+    for name in ("pairs-aupr-entropy", "fgsm-auroc-entropy"):
         assert f'<figure id="{name}"' in text
     assert "so computed for this page" not in text
     assert "No attack has been evaluated" not in text

@@ -123,6 +123,16 @@ def test_a_long_curve_is_drawn_with_few_points_and_nearly_the_same_area() -> Non
     assert np.trapezoid(y, x) == pytest.approx(auroc(scores, marks), abs=0.003)  # chords of 2/300 of the length
 
 
+def test_the_base_rate_is_a_line_below_the_precision_and_a_figure_in_its_caption() -> None:
+    scores, marks = torch.rand(26_332, generator=torch.Generator().manual_seed(0)), torch.arange(26_332) >= 300
+    drawing = curves("c", PRECISION_RECALL, {"Ent.": scores}, marks, "foreign images", "in-domain images")
+    (base,) = [line for line in axes_of(drawing).lines if line.get_color() == canvas.FAINT]
+    assert np.asarray(base.get_ydata()).tolist() == pytest.approx([26_032 / 26_332] * 2)
+    assert "A coin has 98.9 %, the share of foreign images among all images" in drawing.caption
+    assert base.get_zorder() < min(line.get_zorder() for line in axes_of(drawing).lines if line is not base)
+    assert "A coin" not in curves("c", RISK_COVERAGE, {"Ent.": scores}, marks, "errors", "others").caption
+
+
 def test_scores_differ_by_more_than_colour() -> None:
     scores, marks = scores_and_marks()
     drawing = curves("c", ROC, {str(place): scores for place in range(6)}, marks, "errors", "others")
@@ -181,7 +191,7 @@ def bars(drawing: Drawing) -> dict[str, tuple[list[float], list[float], str]]:
 
 
 def test_lines_show_means_and_deviations_over_runs_and_dsui_dashed() -> None:
-    four = panels(rows("misclassification"), MISCLASSIFICATION)
+    four = panels([*rows("misclassification"), *rows("misclassification", shift=0.05, data="svhn")], MISCLASSIFICATION)
     assert [drawing.name for drawing, _ in four] == [
         f"misclassification-{metric}-{score}"
         for metric in ("auroc", "aupr")
@@ -190,10 +200,19 @@ def test_lines_show_means_and_deviations_over_runs_and_dsui_dashed() -> None:
     shown = bars(four[0][0])
     for method, figures in FIGURES.items():
         mean, deviation, style = shown[method]
-        assert mean == pytest.approx([100 * np.mean(figures)])
-        assert deviation == pytest.approx([100 * np.std(figures, ddof=1)])
+        assert mean == pytest.approx([100 * np.mean(figures), 100 * np.mean(figures) + 5])
+        assert deviation == pytest.approx([100 * np.std(figures, ddof=1)] * 2)
         assert style == ("--" if method == "dsui" else "-")
-    assert "dsui 90.5 at digits, small" in four[0][0].description
+    assert "dsui 90.5 at digits, small, 95.5 at svhn, small" in four[0][0].description
+
+
+def test_a_method_that_is_better_everywhere_has_the_higher_line_everywhere() -> None:
+    steep = [*rows("misclassification"), *rows("misclassification", shift=-0.5, data="svhn")]
+    (first, _), *_ = panels(steep, MISCLASSIFICATION)
+    lines = {str(each.get_label()): np.asarray(each[0].get_data(), np.float64) for each in axes_of(first).containers}
+    (places, better), (others, worse) = lines["dsui"], lines["msp"]
+    assert np.array_equal(places, others), "moved sideways, lines would cross between their points"
+    assert (better > worse).all()
 
 
 def test_pairs_stand_in_order_and_attacks_by_their_strength() -> None:
@@ -213,23 +232,43 @@ def test_pairs_stand_in_order_and_attacks_by_their_strength() -> None:
     assert "ε" in axes_of(first).get_xlabel()
 
 
-def test_a_single_point_is_no_figure_and_attacked_sets_are_drawn_apart() -> None:
-    one = [row for row in rows("misclassification") if row.method == "msp"]
-    assert panels(one, MISCLASSIFICATION) == []
+def test_a_single_place_is_no_figure_and_attacked_sets_are_drawn_apart() -> None:
+    assert panels(rows("misclassification"), MISCLASSIFICATION) == [], "two methods on one data set are no line"
+    nowhere = [replace(row, metrics={"auroc": float("nan"), "aupr": 0.5}) for row in rows("noise", "noise")]
+    there = [drawing.name for drawing, _ in panels([*rows("ood", "photos"), *nowhere], PAIRS)]
+    assert there == ["pairs-aupr-max-probability", "pairs-aupr-entropy"], "noise has no AUROC"
     assert panels(rows("ood", "photos"), ATTACKS) == []
-    attacked = [*rows("fgsm", 0.1), *rows("fgsm", 0.1, data="svhn")]
+    attacked = [row for data in ("digits", "svhn") for size in (0.1, 0.3) for row in rows("fgsm", size, data=data)]
     names = [drawing.name for drawing, _ in panels(attacked, ATTACKS)]
     assert len(set(names)) == len(names) == 8
 
 
-def test_a_method_without_a_figure_has_no_point() -> None:
+def test_a_line_has_a_gap_where_its_method_has_no_figure() -> None:
+    everywhere = [row for size in (0.1, 0.2, 0.3) for row in rows("fgsm", size)]
+    partly = [row for row in everywhere if not (row.method == "msp" and row.foreign == 0.2)]
+    (first, _), *_ = panels(partly, ATTACKS)
+    lines = {each.get_label(): each[0] for each in axes_of(first).containers}
+    assert {name: np.asarray(line.get_xdata()).tolist() for name, line in lines.items()} == {
+        "msp": [0.1, 0.2, 0.3],
+        "dsui": [0.1, 0.2, 0.3],
+    }
+    gaps = {name: np.isnan(np.asarray(line.get_ydata(), np.float64)).tolist() for name, line in lines.items()}
+    assert gaps == {"msp": [False, True, False], "dsui": [False] * 3}
+    assert "msp 83.0 at 0.1, 83.0 at 0.3" in first.description
+
+
+def test_a_method_without_any_figure_is_not_drawn_and_others_keep_their_colours() -> None:
+    whole = [row for size in (0.1, 0.3) for row in rows("fgsm", size)]
     broken = [
-        replace(row, metrics={"auroc": float("nan"), "aupr": 0.5}) if row.method == "msp" else row
-        for row in rows("misclassification")
+        replace(row, metrics={"auroc": float("nan"), "aupr": 0.5}) if row.method == "msp" else row for row in whole
     ]
-    (first, _), *_ = panels(broken, MISCLASSIFICATION)
-    points = {container.get_label(): len(container[0].get_xdata()) for container in axes_of(first).containers}
-    assert points == {"msp": 0, "dsui": 1}
+    colours = []
+    for measured in (whole, broken):
+        (first, _), *_ = panels(measured, ATTACKS)
+        colours.append({each.get_label(): each[0].get_color() for each in axes_of(first).containers})
+    assert colours[1] == {"dsui": colours[0]["dsui"]}
+    assert legend(first) == ["dsui"]
+    assert "msp" not in first.description
 
 
 # Figure 7

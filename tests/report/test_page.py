@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -16,9 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image
 from result_row import ROW
+from sklearn.metrics import confusion_matrix
 
+from dsui.data.dataset import ImageSet
+from dsui.data.folder import folder_set
 from dsui.data.registry import load
 from dsui.errors import DsuiError
 from dsui.evaluation.cache import OutputCache
@@ -29,12 +34,13 @@ from dsui.evaluation.sources import Sources
 from dsui.evaluation.tasks import Evaluation
 from dsui.report import assembly
 from dsui.report.assembly import sections
+from dsui.report.confusion import NEVER
 from dsui.report.evidence import Evidence, gather, read_log
 from dsui.report.figures import embedding
 from dsui.report.html_table import to_html
-from dsui.report.overview import results_section
+from dsui.report.overview import comparison_section, results_section
 from dsui.report.page import page, write_figures, write_page
-from dsui.report.run_section import run_section
+from dsui.report.run_section import _classes, run_section
 from dsui.report.section import Section
 from dsui.report.tables import Cell, Column, Line, Table
 from dsui.report.thumbnails import most, png
@@ -56,12 +62,12 @@ class Silent:
     def epoch(self, row: dict[str, object]) -> None: ...
 
 
-def train(method: str, out: Path, known: str | None = None) -> Path:
+def train(method: str, out: Path, known: str | None = None, whole: ImageSet | None = None) -> Path:
+    whole = whole or load("digits", "train")
     overrides, options = method_options(method, {"epochs": 3})
-    config = RunConfig(
-        "digits", "small", method, 0, 8, 1, load_recipe("demo", "digits", overrides), options, known=known
-    )
-    fit(config, training_images(config, load("digits", "train")), out, CPU, World(), Silent())
+    recipe = load_recipe("demo", "digits", overrides)
+    config = RunConfig(whole.name, "small", method, 0, 8, 1, recipe, options, known=known)
+    fit(config, training_images(config, whole), out, CPU, World(), Silent())
     return out
 
 
@@ -200,6 +206,17 @@ def test_tables_have_captions_and_headers_with_a_scope_and_scroll_in_a_box_of_th
     assert all(box.attributes["tabindex"] == "0" and box.attributes["aria-label"] for box in boxes)
 
 
+def test_a_table_wider_than_its_box_is_shaded_at_the_edge_on_screens_and_not_on_paper(outline: Outline) -> None:
+    style = outline.of("style")[0].text
+    screen, printed = style.split("@media print")
+    (background,) = re.findall(r"\.scroll \{[^}]*?background: ([^;]+);", screen, re.DOTALL)
+    cover, shade = background.split(" local,")
+    assert "var(--paper)" in cover
+    assert "var(--shade)" in shade
+    assert shade.endswith("scroll"), "it stays at the edge, while the cover moves with the end of the table"
+    assert re.search(r"\.scroll \{[^}]*background: none", printed)
+
+
 def test_the_page_has_landmarks_a_skip_link_and_a_language(outline: Outline) -> None:
     for tag in ("header", "nav", "main", "footer"):
         assert len(outline.of(tag)) == 1, tag
@@ -299,12 +316,57 @@ def test_densities_are_shown_of_a_method_that_has_them(made: list[Section]) -> N
 
 def test_what_was_not_evaluated_is_a_sentence_that_says_what_to_run(made: list[Section], shelf: Path) -> None:
     attacks = next(inner for section in made for inner in section.sections if "FGSM" in inner.heading)
-    assert attacks.words == [
-        f"No attack has been evaluated; run: dsui evaluate {shelf / 'msp'} {shelf / 'dsui'} --tasks fgsm"
-    ]
+    command = f"dsui evaluate {shelf / 'msp'} {shelf / 'dsui'} --tasks fgsm"
+    assert attacks.words == [f"No attack has been evaluated at two strengths or more; run: {command}"]
     making = made[-1]
     assert "msp: not in results.jsonl, so computed for this page: misclassification, photos, noise." in making.words
     assert not (shelf / "msp" / "results.jsonl").exists(), "the page does not change a run's results"
+
+
+def test_the_command_that_attacks_names_what_it_needs_to_find_the_images(shelf: Path) -> None:
+    facts = run_facts(shelf / "msp")
+
+    def of(data: str, *, skip_bad: bool) -> list[str]:
+        run = replace(facts, path=Path("my runs/a"), config=replace(facts.config, data=data))
+        return shlex.split(assembly._attack([run], Path("my data"), skip_bad))[2:]
+
+    assert of("digits", skip_bad=True) == ["my runs/a", "--tasks", "fgsm"], "its images come with scikit-learn"
+    assert of("cifar10", skip_bad=True) == ["my runs/a", "--tasks", "fgsm", "--root", "my data"]
+    assert of("folder:pets", skip_bad=True) == ["my runs/a", "--tasks", "fgsm", "--skip-bad"]
+    assert of("folder:pets", skip_bad=False) == ["my runs/a", "--tasks", "fgsm"]
+
+
+def test_attacks_of_one_strength_are_no_heading_without_content() -> None:
+    attacked = [replace(ROW, task="fgsm", foreign=size, score="entropy", metrics={"auroc": 0.5}) for size in (0.1, 0.3)]
+    one, two = (comparison_section(rows, "dsui evaluate").sections[-1] for rows in (attacked[:1], attacked))
+    assert one.heading == two.heading == "Under attack by FGSM"
+    assert (len(one.words), one.drawings) == (1, [])
+    assert (two.words, len(two.drawings)) == ([], 1)
+
+
+def test_nobody_needs_the_paper_to_read_the_page(outline: Outline) -> None:
+    shown = " ".join(element.text for element in outline.of("main", "header", "footer"))
+    assert not re.search(r"[Pp]aper|Figure\s\d", shown)
+    assert "by t-SNE" in shown
+
+
+def test_a_class_by_class_table_stands_with_the_errors_and_of_many_classes_it_is_short(
+    made: list[Section], evidence: dict[str, Evidence]
+) -> None:
+    own = evidence["dsui"].own
+    (table,) = part(made, "dsui", "Its own errors", "Class by class").tables
+    counted = confusion_matrix(own.labels, own.logits.argmax(1))
+    rows = table.partition("<tbody>")[2].split("<tr>")[1:]
+    for row, images, numbers in zip(rows, counted.sum(1), counted, strict=True):
+        found = re.findall("<td>(.*?)</td>", row)
+        assert found[0] == str(images)
+        assert [0 if cell == NEVER else int(cell) for cell in found[2:]] == numbers.tolist()
+    many = replace(evidence["dsui"].facts, classes=tuple(f"class {label}" for label in range(13)))
+    wide = replace(own, logits=F.pad(own.logits, (0, 3), value=-1e9))
+    section = _classes(replace(evidence["dsui"], facts=many, own=wide))
+    assert "Largest confusions" in section.tables[0]
+    assert [details.summary for details in section.details] == ["Accuracy of each class"]
+    assert section.details[0].table.count('<th scope="row">') == 13
 
 
 def part(made: list[Section], run: str, *path: str) -> Section:
@@ -366,6 +428,44 @@ def test_a_single_run_opens_with_its_own_scores(shelf: Path) -> None:
     assert "of 797 images" in first.words[0]
     assert outline.of("caption")[0].text == "msp: msp on digits, small, recipe demo, epochs=3, seed 0"
     assert [element.text for element in outline.of("h3")].count("Scores") == 0
+
+
+def test_settings_of_mixtures_are_those_of_the_run_that_has_them(made: list[Section], outline: Outline) -> None:
+    (details,) = made[-1].details
+    assert "Settings of runs with mixtures: dsui" in [caption.text for caption in outline.of("caption")]
+    general, mixtures = details.table.split('aria-label="Settings of runs with mixtures: dsui"')
+    for setting in ("head", "components"):
+        assert f">{setting}</th>" not in general
+        assert f'<th scope="row">{setting}</th>' in mixtures
+
+
+@pytest.fixture
+def digit_files(tmp_path: Path) -> Path:
+    """A hundred digits to train on and thirty to test with, of which one cannot be read."""
+    folder = tmp_path / "digits"
+    for split, count in (("train", 100), ("test", 30)):
+        images = load("digits", split)
+        for number, (pixels, label) in enumerate(zip(images.read(torch.arange(count)), images.labels, strict=False)):
+            place = folder / split / images.classes[int(label)]
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels[0].numpy()).save(place / f"{number}.png")
+    next((folder / "test" / "0").iterdir()).write_bytes(b"broken")
+    return folder
+
+
+def test_images_of_a_folder_are_shown_with_their_files(digit_files: Path, tmp_path: Path) -> None:
+    run = run_facts(train("msp", tmp_path / "run", whole=folder_set(digit_files, "train", size=8, channels=1)))
+    sources = Sources(run.config, run.classes, skip_bad=True)
+    with OutputCache(run, CPU) as cache:
+        found = gather("run", "run-1", Evaluation(cache, sources), ("photos",), POINTS)
+    images = part([run_section(found, alone=True)], "run", "Images to look at")
+    uncertain, wrong, strange, _ = images.sections
+    assert "Files are named from the data folder on, so that they can be opened or moved." in images.words
+    for image in (*uncertain.images, *wrong.images):
+        assert image.file is not None
+        assert image.source == png(torch.from_numpy(np.array(Image.open(digit_files / image.file)))[None])
+        assert image.lines[0] == f"is {Path(image.file).parent.name}"
+    assert {image.file for image in strange.images} == {None}
 
 
 @pytest.mark.usefixtures("no_figures_of_runs")

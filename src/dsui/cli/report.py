@@ -1,4 +1,4 @@
-"""`dsui report`: one page about trained runs, with the paper's figures."""
+"""`dsui report`: one page about trained runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def report(
 ) -> None:
     """Write one self-contained HTML page about trained runs.
 
-    It holds tables, the paper's figures, images and settings. Of several foreign sets the first is shown
+    It holds tables, figures, images and settings. Of several foreign sets the first is shown
     first; by default they are those the runs were evaluated with.
 
     Example: dsui report runs/cifar10-* --out report.html

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
-from dsui.data.registry import FOLDER
+from dsui.data.registry import FOLDER, PUBLISHED
 from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.model import RunFacts
 from dsui.evaluation.sources import Sources
@@ -63,7 +64,7 @@ def sections(
         head = [Section("results", "Results", scores.words, scores.tables)]
     else:
         head = [results_section(rows)]
-    head.append(comparison_section(rows, [str(facts.path) for facts in (*runs, *beside)]))
+    head.append(comparison_section(rows, _attack([*runs, *beside], root, skip_bad)))
     return [*head, *(run_section(each, alone, _steps(each, progress)) for each in found), making_section(everyone)]
 
 
@@ -71,6 +72,15 @@ def _names(runs: Sequence[RunFacts]) -> list[str]:
     """Folder names, or whole paths where two are alike."""
     counts = Counter(facts.name for facts in runs)
     return [facts.name if counts[facts.name] == 1 else str(facts.path) for facts in runs]
+
+
+def _attack(runs: Sequence[RunFacts], root: Path | None, skip_bad: bool) -> str:
+    """The command that evaluates these runs under attack, with what it needs to find their own images."""
+    folders = [facts.config.data.startswith(FOLDER) for facts in runs]
+    stored = [facts.config.data in PUBLISHED and bool(PUBLISHED[facts.config.data].files) for facts in runs]
+    words = ["dsui", "evaluate", *(str(facts.path) for facts in runs), "--tasks", "fgsm"]
+    words += ["--root", str(root)] if root is not None and any(stored) else []
+    return shlex.join([*words, *(["--skip-bad"] if skip_bad and any(folders) else [])])
 
 
 def _of(run: str, progress: Progress) -> Progress:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
@@ -14,6 +13,7 @@ from dsui.report.evidence import Record
 from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, panels
 from dsui.report.html_table import to_html, words_table
 from dsui.report.section import Details, Section
+from dsui.report.settings import settings
 from dsui.training.run_folder import WEIGHTS
 from dsui.training.weights import read_metadata
 
@@ -32,6 +32,11 @@ TABLES = {
     "Accuracy, and finding errors by their uncertainty": ("accuracy", "misclassification"),
     "Finding foreign images by their uncertainty": ("ood", "open-set", "noise"),
 }
+ATTACKED = "Under attack by FGSM"
+LINES = (
+    "Points are means over a method's runs, bars their deviations. DS-UI is dashed, and a line has a gap where its "
+    "method has no figure."
+)
 
 
 def results_section(rows: Sequence[Row]) -> Section:
@@ -58,52 +63,54 @@ def _parts(figures: Sequence[Figure]) -> list[list[Figure]]:
     return parts
 
 
-def comparison_section(rows: Sequence[Row], runs: Sequence[str]) -> Section:
-    """The paper's Figures 3, 5 and 6 from the rows of all runs."""
+def comparison_section(rows: Sequence[Row], attack: str) -> Section:
+    """Lines from the rows of all runs; `attack` is the command that attacks them, for a page without attacks."""
     sections = []
     for question, heading in (
-        (MISCLASSIFICATION, "Finding errors (the paper's Figure\N{NO-BREAK SPACE}3)"),
-        (PAIRS, "Finding foreign images (Figure\N{NO-BREAK SPACE}5)"),
-        (ATTACKS, "Under attack by FGSM (Figure\N{NO-BREAK SPACE}6)"),
+        (MISCLASSIFICATION, "Finding errors"),
+        (PAIRS, "Finding foreign images"),
+        (ATTACKS, ATTACKED),
     ):
         if drawn := panels(rows, question):
             drawings, tables = [drawing for drawing, _ in drawn], [to_html(table) for _, table in drawn]
             details = [Details("The same as tables", "".join(tables))]
             sections.append(Section(f"comparison-{question.name}", heading, drawings=drawings, details=details))
-    if not any(row.task == "fgsm" for row in rows):
-        words = f"No attack has been evaluated; run: dsui evaluate {' '.join(runs)} --tasks fgsm"
-        sections.append(Section("comparison-fgsm", "Under attack by FGSM (Figure\N{NO-BREAK SPACE}6)", [words]))
-    intro = ["Points are means over a method's runs, bars their deviations; DS-UI is dashed, as in the paper."]
+    intro = [LINES] if sections else []
+    if not any(section.heading == ATTACKED for section in sections):
+        words = f"No attack has been evaluated at two strengths or more; run: {attack}"
+        sections.append(Section(f"comparison-{ATTACKS.name}", ATTACKED, [words]))
     return Section("comparison", "Across data sets and attacks", intro, sections=sections)
 
 
 def making_section(records: Sequence[Record]) -> Section:
     """Settings, versions, seeds, and where the figures come from."""
-    names = [each.name for each in records]
-    settings = [{key: _word(value) for key, value in each.facts.config.mapping().items()} for each in records]
+    told = {each.name: settings(each.facts) for each in records}
+    general = {name: each.general for name, each in told.items()}
+    mixtures = {name: each.mixture for name, each in told.items() if each.mixture}
+    tables = [*_tables("Settings", general), *_tables("Settings of runs with mixtures", mixtures)]
     here = ", ".join(f"{name} {version}" for name, version in versions().items())
     remarks = [remark for each in records for remark in each.remarks]
     return Section(
         "making",
         "How this page was made",
         [f"Drawn with {here}.", *remarks],
-        _tables("Runs", names, [_made(each) for each in records]),
-        details=[Details("All settings", "".join(_tables("Settings", names, settings)))],
+        _tables("Runs", {each.name: _made(each) for each in records}),
+        details=[Details("All settings", "".join(tables))],
     )
 
 
-def _tables(title: str, names: Sequence[str], facts: Sequence[Mapping[str, str]]) -> list[str]:
-    """What runs differ in, a line for each, and what they share."""
-    keys = dict.fromkeys(key for each in facts for key in each)
-    values = {key: [each.get(key, "-") for each in facts] for key in keys}
+def _tables(title: str, facts: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """What runs differ in, a line for each by its name, and what they share."""
+    keys = dict.fromkeys(key for each in facts.values() for key in each)
+    values = {key: [each.get(key, "-") for each in facts.values()] for key in keys}
     shared = [(key, found[:1]) for key, found in values.items() if len(set(found)) == 1]
     differing = [key for key, found in values.items() if len(set(found)) > 1]
     tables = []
     if differing:
-        lines = [(name, [each.get(key, "-") for key in differing]) for name, each in zip(names, facts, strict=True)]
+        lines = [(name, [each.get(key, "-") for key in differing]) for name, each in facts.items()]
         tables.append(words_table(f"{title}: what differs", "run", differing, lines, wrap=False))
     if shared:
-        whose = names[0] if len(names) == 1 else "the same for all"
+        whose = next(iter(facts)) if len(facts) == 1 else "the same for all"
         tables.append(words_table(f"{title}: {whose}", "fact", ["value"], shared))
     return tables
 
@@ -128,7 +135,3 @@ def _made(record: Record) -> dict[str, str]:
         "weights, SHA-256": short_fingerprint(facts.fingerprint()),
         "folder": facts.name,
     }
-
-
-def _word(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

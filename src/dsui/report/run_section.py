@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 
+from dsui.report.confusion import MOST_CLASSES, accuracy_table, confusion_table, counts, largest_confusions_table
 from dsui.report.evidence import Evidence, SeenImages, score_label
 from dsui.report.figures.components import component_usage
 from dsui.report.figures.curves import PRECISION_RECALL, RISK_COVERAGE, ROC, curves
@@ -17,7 +18,7 @@ from dsui.report.figures.reliability import reliability
 from dsui.report.figures.training import accuracies, losses
 from dsui.report.html_table import to_html
 from dsui.report.run_table import run_table
-from dsui.report.section import Section
+from dsui.report.section import Details, Section
 from dsui.report.thumbnails import most, thumbnails
 from dsui.training.recipe_file import training_name
 
@@ -63,7 +64,7 @@ def _errors(evidence: Evidence) -> Section:
     confidence = own.logits.double().softmax(1).amax(1)
     calibration = reliability(f"{key}-reliability", confidence, own.correct)
     errors = ~own.correct
-    section = Section(f"{key}-errors", "Its own errors", drawings=[calibration])
+    section = Section(f"{key}-errors", "Its own errors", drawings=[calibration], sections=[_classes(evidence)])
     if not bool(errors.any()):
         section.words.append("Every image is classified correctly, so there are no errors to find.")
         return section
@@ -77,6 +78,20 @@ def _errors(evidence: Evidence) -> Section:
     return section
 
 
+def _classes(evidence: Evidence) -> Section:
+    """All confusions of a few classes; of many the largest, with the accuracies folded away."""
+    own, classes = evidence.own, evidence.facts.classes
+    section = Section(f"{evidence.key}-errors-classes", "Class by class")
+    confusions = counts(own.labels, own.logits.argmax(1), len(classes))
+    if len(classes) <= MOST_CLASSES:
+        section.tables.append(to_html(confusion_table(classes, confusions)))
+        return section
+    if (largest := largest_confusions_table(classes, confusions)) is not None:
+        section.tables.append(to_html(largest))
+    section.details.append(Details("Accuracy of each class", to_html(accuracy_table(classes, confusions))))
+    return section
+
+
 def _foreign(evidence: Evidence) -> Section:
     key, own, foreign = evidence.key, evidence.own, evidence.foreign
     classes = evidence.facts.classes
@@ -85,7 +100,7 @@ def _foreign(evidence: Evidence) -> Section:
         f"Foreign images: {foreign.name}",
         [
             f"{len(foreign.labels):,} images of {foreign.name} against {len(own.labels):,} in-domain images. Where the "
-            "fitted Gaussians lie apart (the paper's Figure\N{NO-BREAK SPACE}4) the two can be told apart."
+            "fitted Gaussians lie apart the two can be told apart."
         ],
     )
     members = {name: own.labels == label for label, name in enumerate(classes) if bool((own.labels == label).any())}
@@ -123,10 +138,7 @@ def _densities(evidence: Evidence) -> Section | None:
     if own.log_joint is not None and foreign.log_joint is not None:
         normal, abnormal = densest(own.log_joint, own.correct), least_dense(foreign.log_joint)
         drawing = profile(f"{key}-profile", classes, own.log_joint[normal], foreign.log_joint[abnormal], foreign.name)
-        section.words.append(
-            "A normal image should stand out in one class and an abnormal one be low in all, as in the paper's "
-            "Figure\N{NO-BREAK SPACE}2."
-        )
+        section.words.append("A normal image should stand out in one class and an abnormal one be low in all.")
         section.drawings.append(drawing)
         for seen, place, is_foreign in ((own, normal, False), (foreign, abnormal, True)):
             section.images.extend(thumbnails(seen, torch.tensor([place]), "log_density", classes, is_foreign))
@@ -146,8 +158,8 @@ def _features(evidence: Evidence) -> Section | None:
     ours, theirs = both[: len(labels)], both[len(labels) :]
     together = embedding(f"{key}-tsne-foreign", ours, labels, classes, (foreign.name, theirs))
     words = (
-        "Features in two dimensions, as in the paper's Figure\N{NO-BREAK SPACE}7. Who is near whom means something; "
-        "sizes of clusters and long distances do not."
+        "Features in two dimensions, by t-SNE. Who is near whom means something; sizes of clusters and long distances "
+        "do not."
     )
     return Section(f"{key}-features", "Features", [words], drawings=[alone, together])
 
@@ -172,6 +184,8 @@ def _images(evidence: Evidence) -> Section:
         if len(indices) > 0:
             images = thumbnails(seen, indices, score, classes, foreign=seen is foreign)
             section.sections.append(Section(f"{key}-images-{name}", heading, images=images))
+    if any(image.file for inner in section.sections for image in inner.images):
+        section.words.append("Files are named from the data folder on, so that they can be opened or moved.")
     return section
 
 

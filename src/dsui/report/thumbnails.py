@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dsui.report.columns import UNKNOWN
 from dsui.report.evidence import SeenImages, score_label
+from dsui.report.origin import origin
 
 LARGEST_SIDE = 64
 """Larger images are shown smaller, so that a page of them stays small."""
@@ -24,6 +25,8 @@ class Thumbnail(NamedTuple):
     """What it is, for whoever cannot see it."""
     lines: tuple[str, ...]
     """What stands below it."""
+    file: str | None = None
+    """Where it lies below its data folder, of a user's own images."""
 
 
 def most(scores: Tensor, among: Tensor | None = None, count: int = SHOWN) -> Tensor:
@@ -50,6 +53,7 @@ def thumbnails(
                 png(pixels),
                 f"Image {index}: {truth}, predicted {guess}",
                 (truth, f"predicted {guess}", _told(score, float(seen.scores[score][index]))),
+                origin(images, index),
             )
         )
     return found

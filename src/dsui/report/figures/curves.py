@@ -55,8 +55,11 @@ def curves(
         areas.append(f"{label} {unit.scale * kind.area(values, positive):.{unit.decimals}f}")
         axes.plot(x, y, color=pen.color, linestyle=pen.dashes, drawstyle=kind.drawstyle, label=areas[-1])
     words = {"positives": positives, "negatives": negatives}
+    base_rate = positive.double().mean().item()
     if kind is ROC:
         axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1)
+    if kind is PRECISION_RECALL:
+        axes.plot([0, 1], [base_rate, base_rate], color=FAINT, linewidth=1.5, zorder=1)  # below the curves
     if kind is not RISK_COVERAGE:
         axes.set_ylim(0, 1.03)
     else:
@@ -72,6 +75,8 @@ def curves(
         "aurc": "Risk over coverage",
     }[kind.metric]
     caption = f"{title}; the figures are {unit.title} in {unit.unit}, {better} is better."
+    if kind is PRECISION_RECALL:
+        caption += f" A coin has {100 * base_rate:.1f} %, the share of {positives} among all images: the faint line."
     return Drawing(name, figure, caption, f"{', '.join(areas)}.")
 
 

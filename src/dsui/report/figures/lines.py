@@ -1,10 +1,13 @@
 """Figures 3, 5 and 6: methods as lines over data sets, pairs of sets or strengths of attack; DS-UI dashed.
 
-A point is the mean over a method's runs and its bar their deviation, from the same comparison as the tables.
+A point is the mean over a method's runs and its bar their deviation, from the same comparison as the tables. Methods
+stand one above another at their place: moved sideways, a steep line would seem to cross one that is lower everywhere.
+Where a method has no figure its line has a gap.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -16,8 +19,8 @@ from dsui.report.tables import Line, Table
 
 SHOWN = [("auroc", "max_probability"), ("auroc", "entropy"), ("aupr", "max_probability"), ("aupr", "entropy")]
 """The four panels of the paper."""
-DODGE = 0.3
-"""How far apart all methods of one place on the x-axis stand, of a step of 1."""
+FEWEST_PLACES = 2
+"""A single place has no line, and its figures stand in the tables."""
 
 
 class Question(NamedTuple):
@@ -49,7 +52,7 @@ ATTACKS = Question("fgsm", ("fgsm",), lambda f: float(f.foreign or 0), lambda f:
 
 
 def panels(rows: Sequence[Row], question: Question) -> list[tuple[Drawing, Table]]:
-    """Four panels for each group, each with the table it shows; none of a single point, which needs no figure."""
+    """Four panels for each group, each with the table it shows; none of fewer than two places with a figure."""
     figures = [f for f in available(rows) if f.task in question.tasks and (f.metric, f.score) in SHOWN]
     groups = dict.fromkeys(map(question.group, figures))
     drawn = []
@@ -62,7 +65,7 @@ def panels(rows: Sequence[Row], question: Question) -> list[tuple[Drawing, Table
             against = f", {next(iter(home))} against other images" if len(home) == 1 else ""
             title = f"{METRICS[metric].title} of {SCORES[score]}{against}{f' on {group}' if len(groups) > 1 else ''}"
             table = compare(rows, wanted, title=title) if wanted else None
-            if table is not None and len(table.lines) * len(wanted) > 1:
+            if table is not None and _places_with_figures(table) >= FEWEST_PLACES:
                 parts = [question.name, *([str(number + 1)] if number else []), metric, score.replace("_", "-")]
                 places = [_other(figure) if against else question.place(figure) for figure in wanted]
                 drawn.append((lines("-".join(parts), places, table, metric), table))
@@ -77,16 +80,16 @@ def lines(name: str, places: Sequence[str | float], table: Table, metric: str) -
     named = [place for place in places if isinstance(place, str)]
     numbers: list[float] = list(range(len(places))) if named else [float(place) for place in places]
     own = [line for line in table.lines if not line.quoted]
-    for order, (line, pen) in enumerate(zip(own, _pens(own), strict=False)):
-        shift = DODGE * (order / max(len(own) - 1, 1) - 0.5) if named and len(own) > 1 else 0.0
-        points = [(x + shift, cell) for x, cell in zip(numbers, line.cells, strict=True) if cell.mean is not None]
+    drawn = [(line, pen) for line, pen in zip(own, _pens(own), strict=True) if _has_figure(line)]
+    for line, (color, dashes, marker) in drawn:
         axes.errorbar(
-            [x for x, _ in points],
-            [unit.scale * (cell.mean or 0.0) for _, cell in points],
-            [unit.scale * (cell.deviation or 0.0) for _, cell in points] if _deviates(line) else None,
-            color=pen[0],
-            linestyle=pen[1],
-            marker=pen[2],
+            numbers,
+            [math.nan if cell.mean is None else unit.scale * cell.mean for cell in line.cells],
+            [unit.scale * (cell.deviation or 0.0) for cell in line.cells] if _deviates(line) else None,
+            color=color,
+            linestyle=dashes,
+            marker=marker,
+            elinewidth=0.9,
             capsize=2.5,
             label=short(line.label),
         )
@@ -98,7 +101,7 @@ def lines(name: str, places: Sequence[str | float], table: Table, metric: str) -
         axes.set_xlabel("strength ε of the attack, in pixel units of 0 to 1")
     axes.set_ylabel(f"{unit.title} ({unit.unit}), {'higher' if unit.higher_is_better else 'lower'} is better")
     legend_below(figure, axes)
-    spoken = "; ".join(f"{line.label} {_spoken(line, places, unit.scale)}" for line in own)
+    spoken = "; ".join(f"{line.label} {_spoken(line, places, unit.scale)}" for line, _ in drawn)
     return Drawing(name, figure, f"{table.title.removesuffix('.')}.", f"{spoken}.")
 
 
@@ -108,6 +111,15 @@ def _pens(own: Sequence[Line]) -> list[tuple[str, str, str]]:
         (pen.color, "--" if line.label.split(" ")[0] == "dsui" else "-", pen.marker)
         for line, pen in zip(own, pens(), strict=False)
     ]
+
+
+def _places_with_figures(table: Table) -> int:
+    own = [line.cells for line in table.lines if not line.quoted]
+    return sum(any(cell.mean is not None for cell in column) for column in zip(*own, strict=True))
+
+
+def _has_figure(line: Line) -> bool:
+    return any(cell.mean is not None for cell in line.cells)
 
 
 def _deviates(line: Line) -> bool:

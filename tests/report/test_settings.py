@@ -1,0 +1,62 @@
+"""A run's settings are told without those that its method never reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from dsui.evaluation.model import RunFacts
+from dsui.methods.registry import build, names
+from dsui.report.settings import MIXTURE, settings
+from dsui.training.config import RunConfig
+from dsui.training.recipe_file import load_recipe
+
+RECIPE = load_recipe("paper", "cifar10")
+
+
+def facts(method: str, **options: object) -> RunFacts:
+    config = RunConfig("cifar10", "small", method, 0, 32, 3, RECIPE, options)
+    return RunFacts(Path("run"), config, tuple("0123456789"))
+
+
+@pytest.mark.parametrize(
+    ("run", "has_mixture"),
+    [
+        (facts("dsui"), True),
+        (facts("ensemble", member="dsui", members=2), True),
+        *((facts(method), False) for method in names() if method != "dsui"),
+    ],
+    ids=lambda value: value.config.method if isinstance(value, RunFacts) else None,
+)
+def test_settings_of_mixtures_are_told_of_methods_that_have_one(run: RunFacts, has_mixture: bool) -> None:
+    before = torch.get_rng_state()
+    told = settings(run)
+    assert set(told.mixture) == (MIXTURE if has_mixture else set())
+    assert set(told.general) == set(run.config.mapping()) - MIXTURE
+    assert torch.equal(torch.get_rng_state(), before), "asking the method draws no random number"
+
+
+@pytest.mark.parametrize("method", [method for method in names() if method != "dsui"])
+def test_settings_of_mixtures_change_nothing_in_a_method_without_one(method: str) -> None:
+    other = replace(
+        RECIPE,
+        decay_mixture=not RECIPE.decay_mixture,
+        head="released",
+        components=7,
+        objective="literal",
+        rho=0.5,
+        gamma=0.3,
+        regularizer=None,
+        density_warm_up=2,
+        initialize=not RECIPE.initialize,
+    )
+    built = []
+    for recipe in (RECIPE, other):
+        torch.manual_seed(0)
+        built.append(build(method, "small", 3, 10, recipe).state_dict())
+    first, second = built
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
