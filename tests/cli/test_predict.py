@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import os
+import resource
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -168,7 +170,7 @@ def test_an_interrupted_command_keeps_its_rows_and_the_former_file(
         yield from sorted(paths[0].iterdir())[:55]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dsui.deploy.files.image_files", interrupted)
+    monkeypatch.setattr("dsui.data.image_files.image_files", interrupted)
     (tmp_path / "p.csv").write_text("former")
     chosen: list[str | Path] = [place.run, place.noise, "--batch", "10"]
     answer = dsui(*chosen, "--out", tmp_path / "p.csv")
@@ -195,13 +197,28 @@ def test_what_was_written_can_be_read_while_it_grows(
             seen.append(growing.read_text().count("\n") if growing.exists() else 0)
             yield file
 
-    monkeypatch.setattr("dsui.deploy.files.image_files", watched)
+    monkeypatch.setattr("dsui.data.image_files.image_files", watched)
     with (tmp_path / "printed").open("w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         where: list[str | Path] = [] if printed else ["--out", tmp_path / "p.csv"]
         dsui(place.run, place.noise, "--batch", "10", *where)
     assert seen[100] >= 71  # a header and seven of ten batches; two and a bit are decoded ahead
     assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl"])
+def test_a_disk_that_is_full_in_the_middle_of_a_row_is_told(place: Place, tmp_path: Path, name: str) -> None:
+    words = ["predict", place.run, place.test, "--device", "cpu", "--out", tmp_path / name]
+    result = subprocess.run(
+        [sys.executable, "-m", "dsui", *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+    )
+    assert result.returncode == 1
+    assert f"{tmp_path / name} cannot be written (File too large); choose another --out." in result.stderr
+    assert not (tmp_path / name).exists()
 
 
 def test_nothing_to_predict_is_told_and_leaves_no_file(dsui: Predict, place: Place, tmp_path: Path) -> None:

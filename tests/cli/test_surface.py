@@ -130,6 +130,7 @@ TRAIN = ["train", "--data", "digits", "--out", "run"]
         ([*TRAIN, "--recipe", "papr"], "no recipe 'papr'; did you mean paper?"),
         ([*TRAIN, "--recipe", "none.yaml"], "cannot read the recipe none.yaml: No such file or directory."),
         ([*TRAIN, "--set", "epohcs=3"], "neither the recipe nor dsui has a setting 'epohcs'; did you mean 'epochs'?"),
+        ([*TRAIN, "--set", "name=mine"], "neither the recipe nor dsui has a setting 'name'"),
         ([*TRAIN, "--set", "epochs"], "--set epochs is no assignment; write --set KEY=VALUE, as in --set epochs=3."),
         ([*TRAIN, "--mode", "eagre"], "no mode 'eagre'; did you mean eager?"),
         ([*TRAIN, "--device", "coda"], "no device 'coda'; did you mean cuda? There are auto, cpu, cuda."),

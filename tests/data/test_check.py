@@ -91,15 +91,43 @@ def test_a_folder_is_described(tmp_path: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", size, (255, 51, 0)).save(folder / f"{index}.png")
     (tmp_path / "train" / "ant" / "bad.png").touch()
-    with pytest.raises(DataError, match=r"bad.png cannot be used"):
-        check(f"folder:{tmp_path}")
     report = check(f"folder:{tmp_path}", skip_bad=True)
     assert report.absent == ("test",)
     (train,) = report.splits
     assert train.per_class == {"ant": 2, "bee": 1}
     assert train.sizes == ((10, 12), (50, 60))
     assert train.means == (1.0, 0.2, 0.0)
+    assert train.modes == ("RGB",)
+    assert train.shape is None  # they have none in common
     assert [skipped.file.name for skipped in train.skipped] == ["bad.png"]
+    assert not report.unreadable
+    assert not report.problems
+
+
+def test_a_folder_with_unreadable_files_names_them_all(tmp_path: Path) -> None:
+    for name in ("train/ant/1.png", "train/bee/2.png", "test/ant/3.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8)).save(tmp_path / name)
+    (tmp_path / "train" / "ant" / "empty.png").touch()
+    noise = random_pixels(64, 64)
+    Image.fromarray(noise).save(tmp_path / "test" / "ant" / "short.png")
+    (tmp_path / "test" / "ant" / "short.png").write_bytes((tmp_path / "test/ant/short.png").read_bytes()[:1000])
+    (tmp_path / "train" / "bee" / "2.png").write_text("the only image of its class")
+    report = check(f"folder:{tmp_path}")
+    assert [bad.file.name for bad in report.unreadable] == ["empty.png", "2.png", "short.png"]
+    assert "the file is empty" in report.unreadable[0].reason
+    assert report.problems == ("train: 2 of 3 files cannot be read", "test: 1 of 2 files cannot be read")
+    assert [split.images for split in report.splits] == [1, 1]
+
+
+def test_sizes_and_modes_are_those_on_disk(tmp_path: Path) -> None:
+    (tmp_path / "ant").mkdir()
+    for number, mode in enumerate(("L", "P", "L", "RGBA")):
+        Image.new(mode, (8, 8)).save(tmp_path / "ant" / f"{number}.png")
+    splits = check(f"folder:{tmp_path}").splits
+    assert [split.split for split in splits] == ["train", "test"]
+    assert {split.sizes for split in splits} == {((8, 8), (8, 8))}
+    assert {mode for split in splits for mode in split.modes} == {"L", "P", "RGBA"}
 
 
 def test_channel_means_equal_those_of_numpy() -> None:

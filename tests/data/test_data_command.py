@@ -65,13 +65,46 @@ def test_check_of_a_folder_counts_classes_and_skipped_files(tmp_path: Path) -> N
         for number in range(count):
             Image.new("RGB", (40, 30)).save(folder / f"{number}.png")
     (tmp_path / "test" / "[ant]" / "bad.jpg").touch()
-    result = run("check", f"folder:{tmp_path}")
-    assert isinstance(result.exception, DataError)
-    assert "bad.jpg" in str(result.exception)
     result = run("check", f"folder:{tmp_path}", "--skip-bad")
     assert result.exit_code == 0
     for words in ("[ant]: 2", "[ant]: 1", "40x30", "test: 1 files skipped", "bad.jpg: the file is empty"):
         assert words in result.output
+
+
+@pytest.mark.parametrize(
+    ("sizes", "modes", "sentence"),
+    [
+        ([(8, 8), (8, 8)], ("L", "L"), "train: all of 8x8 pixels on disk, mode L."),
+        ([(40, 30), (8, 9)], ("RGB", "L"), "train: of 8x9 to 40x30 pixels on disk, modes L, RGB."),
+    ],
+)
+def test_check_of_a_folder_tells_the_files_as_they_are(
+    tmp_path: Path, sizes: list[tuple[int, int]], modes: tuple[str, str], sentence: str
+) -> None:
+    (tmp_path / "train" / "ant").mkdir(parents=True)
+    for number, (size, mode) in enumerate(zip(sizes, modes, strict=True)):
+        Image.new(mode, size).save(tmp_path / "train" / "ant" / f"{number}.png")
+    told = run("check", f"folder:{tmp_path}").output
+    assert sentence in told
+    assert "3x32x32" not in told
+
+
+def test_check_of_a_folder_lists_twenty_unreadable_files_and_counts_the_others(tmp_path: Path) -> None:
+    (tmp_path / "train" / "ant").mkdir(parents=True)
+    Image.new("RGB", (40, 30)).save(tmp_path / "train" / "ant" / "good.png")
+    for number in range(23):
+        (tmp_path / "train" / "ant" / f"bad-{number:02}.png").touch()
+    result = run("check", f"folder:{tmp_path}")
+    assert isinstance(result.exception, DataError)  # which exits with 1
+    assert "(train: 23 of 24 files cannot be read); mend or remove these files" in str(result.exception)
+    assert "leave them out with --skip-bad" in str(result.exception)
+    assert result.stdout.count("the file is empty") == 20
+    assert "bad-19.png: the file is empty" in result.stdout
+    assert "and 3 more" in result.stdout
+    document = run("check", f"folder:{tmp_path}", "--json")
+    assert isinstance(document.exception, DataError)
+    assert len(json.loads(document.stdout)["splits"][0]["unreadable"]) == 23
+    assert run("check", f"folder:{tmp_path}", "--quiet").stdout == ""
 
 
 def test_get_says_what_to_do_for_a_wrong_name_and_an_embedded_set() -> None:

@@ -51,6 +51,17 @@ def test_a_split_that_a_set_has_not_is_answered_with_those_it_has(tmp_path: Path
         load(f"folder:{tmp_path}", "val")
 
 
+def test_a_folder_that_is_there_is_named_with_its_prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("photos", "cifar-10"):
+        (tmp_path / name).mkdir()
+    for name in ("./photos", "cifar-10"):
+        with pytest.raises(DataError, match=f"no data set '{name}'; a folder is named folder:{name}"):
+            load(name, "train")
+    with pytest.raises(DataError, match="no split 'train'; choose test, or folder:photos for the folder of that name"):
+        load("photos", "train")
+
+
 def test_a_folder_takes_options_and_a_published_set_none(tmp_path: Path) -> None:
     (tmp_path / "train" / "ant").mkdir(parents=True)
     Image.new("L", (9, 9)).save(tmp_path / "train" / "ant" / "1.png")

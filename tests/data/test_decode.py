@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageFile
 
-from dsui.data.decode import ImageError, dimensions, extensions, picture, pixels, square
+from dsui.data.decode import ImageError, extensions, header, picture, pixels, square
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,21 +136,21 @@ def test_a_picture_of_a_billion_pixels_is_refused_by_its_header(tmp_path: Path, 
     path = tmp_path / "bomb.png"
     path.write_bytes(png_header(side, side) + b"\x00\x00\x00\x00IDAT\x35\xaf\x06\x1e")
     with pytest.raises(ImageError, match=r"pixels"):
-        dimensions(path)
+        header(path)
 
 
 def test_empty_false_and_truncated_files_are_refused_with_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "x.png"
     path.write_bytes(b"")
     with pytest.raises(ImageError, match="the file is empty"):
-        dimensions(path)
+        header(path)
     path.write_text("no image")
     with pytest.raises(ImageError, match=r"no image although its name ends in \.png"):
-        dimensions(path)
+        header(path)
     stream = io.BytesIO()
     Image.effect_noise((64, 64), 50).save(stream, "PNG")
     path.write_bytes(stream.getvalue()[:1000])
-    assert dimensions(path) == (64, 64)
+    assert header(path) == ((64, 64), "L")
     with pytest.raises(ImageError, match="truncated"):
         picture(path, 3)
 
@@ -164,3 +165,9 @@ def test_no_external_program_and_no_global_setting_of_pillow_is_used(tmp_path: P
         picture(disguised, 3)
     assert settings == (Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES)
     assert not ImageFile.LOAD_TRUNCATED_IMAGES
+
+
+def test_what_is_no_file_on_a_disk_is_told(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(ImageError, match="it is no file on a disk"):
+        picture(tmp_path / "pipe.png", 3)

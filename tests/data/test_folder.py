@@ -1,4 +1,4 @@
-"""One's own images: layout, labels, bad files and reading by index."""
+"""One's own images: both layouts, labels, bad files and reading by index."""
 
 from __future__ import annotations
 
@@ -85,6 +85,61 @@ def test_a_missing_split_is_named(own: Path, lost: str) -> None:
         folder_set(own, "test")
 
 
+def test_a_missing_folder_is_named_with_both_layouts(tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"gone is missing; .* PATH/train/CLASS and PATH/test/CLASS, or .* in PATH/CLASS"
+    ):
+        folder_set(tmp_path / "gone", "train")
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """Two classes of 50 images which nobody has split, and one of a single image."""
+    for label, name in enumerate(("ant", "bee")):
+        for number in range(50):
+            save(tmp_path / "whole" / name / f"{number}.png", 100 * label + number, (8, 8))
+    save(tmp_path / "whole" / "cat" / "1.png", 255, (8, 8))
+    return tmp_path / "whole"
+
+
+def test_a_folder_nobody_has_split_is_split_class_by_class(whole: Path) -> None:
+    train, test = (folder_set(whole, split, size=8, channels=1) for split in ("train", "test"))
+    assert train.classes == test.classes == ("ant", "bee", "cat")
+    assert set(train.files).isdisjoint(test.files)
+    assert sorted((*train.files, *test.files)) == sorted(whole.rglob("*.png"))
+    assert train.set_aside == test.set_aside == len(test.files)
+    levels = test.read(torch.arange(len(test.files)))[:, 0, 0, 0]
+    assert torch.equal(levels // 100, test.labels)
+    assert all(4 <= count <= 16 for count in torch.bincount(test.labels).tolist())  # 10 expected, deviation 2.8
+    assert (train.absent, test.absent) == ((), ("cat",))
+
+
+def test_a_bad_file_of_a_folder_nobody_has_split_is_skipped_and_moves_no_other(whole: Path) -> None:
+    before = {split: folder_set(whole, split) for split in ("train", "test")}
+    bad = before["test"].files[0]
+    bad.write_bytes(b"")
+    with pytest.raises(DataError, match=f"{bad.name} cannot be used"):
+        folder_set(whole, "test")
+    assert folder_set(whole, "train").files == before["train"].files
+    test = folder_set(whole, "test", skip_bad=True)
+    assert test.files == before["test"].files[1:]
+    assert [skipped.file for skipped in test.skipped] == [bad]
+
+
+def test_a_user_who_has_split_is_obeyed_whatever_else_lies_there(own: Path) -> None:
+    save(own / "ant" / "9.png")
+    assert {file.parent.parent.name for file in folder_set(own, "train").files} == {"train"}
+    assert folder_set(own, "train").set_aside == 0
+
+
+def test_classes_of_one_image_leave_nothing_to_test(tmp_path: Path) -> None:
+    for name in ("ant", "bee"):
+        save(tmp_path / name / "1.png")
+    assert len(folder_set(tmp_path, "train").files) == 2
+    with pytest.raises(DataError, match=r"holds no readable image for test; add images below .*/CLASS"):
+        folder_set(tmp_path, "test")
+
+
 def test_an_empty_class_and_an_empty_split_are_named(own: Path) -> None:
     (own / "train" / "wasp").mkdir()
     for skip_bad in (False, True):
@@ -138,3 +193,12 @@ def test_a_training_class_of_bad_files_alone_stays_an_error(own: Path) -> None:
 def test_impossible_shapes_are_refused(own: Path, size: int, channels: int) -> None:
     with pytest.raises(DataError, match="cannot be made"):
         folder_set(own, "train", size=size, channels=channels)
+
+
+def test_a_class_without_images_in_test_is_absent_there(own: Path) -> None:
+    (own / "test" / "ant").mkdir()
+    test = folder_set(own, "test")
+    assert (test.classes, test.absent) == (("ant", "bee"), ("ant",))
+    (own / "train" / "cat").mkdir()
+    with pytest.raises(DataError, match="cat holds no image; add images or remove the class"):
+        folder_set(own, "train")

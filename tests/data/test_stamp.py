@@ -70,6 +70,16 @@ def test_links_in_a_circle_and_links_to_nowhere_do_no_harm(tmp_path: Path) -> No
     assert stamp(name, "test") != before
 
 
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_folder_that_nobody_has_split_is_stamped_by_all_its_files(tmp_path: Path, change: Change) -> None:
+    path = folder(tmp_path / "own") / "test"
+    before = {split: stamp(f"folder:{path}", split) for split in ("train", "test")}
+    assert before["train"] != before["test"]
+    change(path)
+    for split in ("train", "test"):
+        assert stamp(f"folder:{path}", split) != before[split]
+
+
 def test_a_published_set_is_stamped_by_its_files_below_the_root(tmp_path: Path) -> None:
     nothing = stamp("svhn", "test", tmp_path)
     (tmp_path / "test_32x32.mat").write_bytes(b"matrix")

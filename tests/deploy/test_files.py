@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dsui.deploy.files import ahead, image_files
+from dsui.data.image_files import image_files
+from dsui.deploy.files import ahead
 
 
 def test_folders_are_searched_at_any_depth_in_the_order_of_their_names(tmp_path: Path) -> None:

@@ -216,6 +216,34 @@ def test_unreadable_files_are_an_error_or_left_out(photos: Path) -> None:
     assert len(of_folder(photos, skip_bad=True).own().load().labels) == 12
 
 
+def test_a_run_that_was_trained_without_unreadable_files_is_evaluated_without_them(photos: Path) -> None:
+    for split in ("train", "test"):
+        (photos / split / "ant" / "broken.png").write_bytes(b"no image")
+    run = of_folder(photos)
+    remembering = Sources(replace(run.config, skip_bad=True), run.classes)
+    assert [len(source.load().labels) for source in (remembering.own(), remembering.training())] == [12, 9]
+    assert identities(remembering) == identities(run), "outputs of the same images are the same"
+
+
+@pytest.mark.parametrize("layout", ["1.png", "deep/er/1.png", "ant/1.png", "test/ant/1.png", "train/ant/1.png"])
+def test_foreign_images_may_lie_in_any_folder(tmp_path: Path, layout: str) -> None:
+    (tmp_path / layout).parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (9, 9), (77, 77, 77)).save(tmp_path / layout)
+    foreign = sources().foreign(f"folder:{tmp_path}")
+    assert torch.equal(foreign.load().read(torch.tensor([0])), torch.full((1, 1, 8, 8), 77, dtype=torch.uint8))
+    (tmp_path / layout).rename((tmp_path / layout).with_name("2.png"))
+    assert sources().foreign(f"folder:{tmp_path}").identity != foreign.identity
+
+
+def test_an_unreadable_foreign_image_is_an_error_or_left_out(tmp_path: Path) -> None:
+    Image.new("L", (9, 9)).save(tmp_path / "good.png")
+    (tmp_path / "bad.png").touch()
+    with pytest.raises(DataError, match=r"bad\.png cannot be used"):
+        sources().foreign(f"folder:{tmp_path}").load()
+    skipping = Sources(digit_config(), DIGITS, skip_bad=True)
+    assert len(skipping.foreign(f"folder:{tmp_path}").load().labels) == 1
+
+
 def test_foreign_images_to_select_by_are_made_from_the_held_out_ones() -> None:
     held = sources(held_out=0.2, part="held-out")
     blends, patches = (held.foreign(name) for name in ("blends", "patches"))

@@ -144,6 +144,17 @@ def test_identity_is_the_configuration_of_run_and_evaluation_alone() -> None:
         assert not set(keys(TINY.replace("[misclassification]", changed))) & set(plain)
 
 
+def test_skipping_bad_files_is_part_of_a_run_on_own_images_alone() -> None:
+    own = TINY.replace("data: digits", "data: [digits, 'folder:mine']")
+    plain, skipping = parsed(own, "g").cells, parsed(own + "skip_bad: true\n", "g").cells
+    for before, after in zip(plain, skipping, strict=True):
+        assert after.config.skip_bad == (after.config.data == "folder:mine")
+        assert (before.key == after.key) == (before.run == after.run) == (after.config.data == "digits")
+    assert parsed(own + "skip_bad: false\n", "g").cells == plain
+    with pytest.raises(GridError, match="skip_bad is 'yes please'; write 'skip_bad: true'"):
+        parsed(own + "skip_bad: yes please\n", "g")
+
+
 def test_two_figures_of_one_run_are_two_cells() -> None:
     (distributions,) = load_grid("distributions").cells
     (embedding,) = [cell for cell in load_grid("tsne").cells if cell.predictor == "dsui"]

@@ -7,11 +7,13 @@ import json
 import os
 import signal
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from tiny_grid import CONDITIONS, TINY, Silent, carry_out, figures, tiny_study
 
 from dsui.data.registry import load
@@ -354,3 +356,33 @@ def test_a_study_that_holds_images_out_is_scored_on_them_and_on_images_made_from
     assert {(row.protocol or "").split()[-1] for row in rows} == {"held-out"}
     assert {row.foreign for row in rows if row.task == "ood"} == {"blends"}
     assert {row.n_negative for row in rows if row.task == "ood"} == {200}
+
+
+def test_own_images_nobody_has_split_and_foreign_ones_in_any_folder_are_data_that_is_there(tmp_path: Path) -> None:
+    for name in ("mine/ant/1.png", "mine/bee/1.png", "others/deep/1.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8)).save(tmp_path / name)
+    text = TINY.replace("data: digits", f"data: 'folder:{tmp_path / 'mine'}'").replace("[misc", "[ood, misc")
+    there = tiny_study(tmp_path / "study", text + f"foreign: ['folder:{tmp_path / 'others'}']\n")
+    assert there.absent(there.grid.cells[0]) == ()
+    gone = tiny_study(tmp_path / "study", text + f"foreign: ['folder:{tmp_path / 'gone'}']\n")
+    assert gone.absent(gone.grid.cells[0]) == (f"folder:{tmp_path / 'gone'}",)
+
+
+def test_a_study_of_own_images_leaves_unreadable_files_out_where_its_grid_says_so(tmp_path: Path) -> None:
+    for split, label, number in product(("train", "test"), range(2), range(20)):
+        file = tmp_path / "mine" / split / str(label) / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.effect_noise((8, 8), 50).save(file)
+    for split in ("train", "test"):
+        (tmp_path / "mine" / split / "1" / "7.png").write_bytes(b"no image")
+    text = TINY.replace("digits", f"'folder:{tmp_path / 'mine'}'").replace("epochs: 2", "epochs: 2, batch: 8")
+    failed = tiny_study(tmp_path / "a", text)
+    carry_out(failed)
+    assert {failed.state(cell).kind for cell in failed.grid.cells} == {"failed"}
+    assert "in a grid: skip_bad: true" in failed.state(failed.grid.cells[0]).detail
+    study = tiny_study(tmp_path / "b", text + "skip_bad: true\n")
+    carry_out(study)
+    assert {study.state(cell) for cell in study.grid.cells} == {State("done")}
+    asked = [row for row in study.collect() if row.task == "misclassification"]
+    assert {(row.n_positive or 0) + (row.n_negative or 0) for row in asked} == {39}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from os.path import expanduser, isdir
 
 from dsui.cli import names
 from dsui.errors import DataError, DsuiError
@@ -54,6 +55,8 @@ def data_set(name: str, more: Iterable[str] = ()) -> str:
     if name == FOLDER:
         raise UnknownData("folder: needs a path, as in folder:photos.")
     if not name.startswith(FOLDER) and (sentence := unknown("data set", name, (*names.data(), *more, f"{FOLDER}PATH"))):
+        if isdir(expanduser(name)):
+            raise UnknownData(f"no data set {name!r}; a folder is named {FOLDER}{name}.")
         raise UnknownData(sentence)
     return name
 

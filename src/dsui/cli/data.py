@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dsui.data.check import Report
     from dsui.data.published import Published
 
+UNREADABLE_SHOWN = 20
+
 data_app = typer.Typer(
     cls=Commands, rich_markup_mode=None, help="List, fetch and verify data sets.\n\nExample: dsui data list"
 )
@@ -99,8 +101,9 @@ def check(
 ) -> None:
     """Verify a local copy of a data set.
 
-    Looks at the number of images, their shape, labels and channel means. The exit status is 1 where
-    something is wrong; with --quiet there is no other answer.
+    Looks at the number of images, their shape, labels and channel means, and of folder:PATH for files
+    that cannot be read. The exit status is 1 where something is wrong; with --quiet there is no other
+    answer.
 
     Example: dsui data check folder:photos --skip-bad
     """
@@ -117,13 +120,22 @@ def _checked(name: str, root: Path | None, skip_bad: bool, quiet: bool) -> Repor
 
 
 def _tell(report: Report, document: dict[str, object] | None, quiet: bool) -> None:
-    """Print the document, or the report for a person; a set that is not as published is an error."""
+    """Print the document, or the report for a person; a set that is not as published or not readable is an error."""
     from dsui.cli.data_tables import print_report
 
     if document is not None:
         documents.show(document)
     elif not quiet:
         print_report(report)
+        for bad in report.unreadable[:UNREADABLE_SHOWN]:
+            typer.echo(f"  {bad.file}: {bad.reason}")
+        if len(report.unreadable) > UNREADABLE_SHOWN:
+            typer.echo(f"  and {len(report.unreadable) - UNREADABLE_SHOWN:,} more")
+    if report.unreadable:
+        raise DataError(
+            f"{report.name} cannot be used as it is ({'; '.join(report.problems)}); mend or remove these files, or "
+            "leave them out with --skip-bad."
+        )
     if report.problems:
         raise DataError(f"{report.name} is not as published ({'; '.join(report.problems)}); fetch it anew.")
 

@@ -16,7 +16,7 @@ from dsui.data.registry import PUBLISHED, SPLITS
 
 def sets_table(root: Path) -> Table:
     """Every data set, and what of it lies below `root`."""
-    caption = "Own images: folder:PATH with train/CLASS/* and test/CLASS/*"
+    caption = "Own images: folder:PATH with train/CLASS/* and test/CLASS/*, or with CLASS/*"
     table = Table(
         title=Text(f"Data sets at {root}"), caption=caption, box=box.SIMPLE, collapse_padding=True, pad_edge=False
     )
@@ -51,8 +51,10 @@ def print_report(report: Report) -> None:
     console.print(table)
     for split in report.splits:
         if split.sizes:
-            (width, height), (widest, highest) = split.sizes
-            console.print(f"{split.split}: images of {width}x{height} to {widest}x{highest} pixels on disk.")
+            smallest, largest = (f"{width}x{height}" for width, height in split.sizes)
+            span = f"all of {smallest}" if smallest == largest else f"of {smallest} to {largest}"
+            modes = f"mode{'s' if len(split.modes) > 1 else ''} {', '.join(split.modes)}"
+            console.print(f"{split.split}: {span} pixels on disk, {modes}.")
         if split.skipped:
             console.print(f"{split.split}: {len(split.skipped)} files skipped.")
         for skipped in split.skipped:

@@ -123,7 +123,9 @@ def evaluate(
     console = notes(quiet)
     for facts in [run_facts(run, method) for run in runs]:
         append(facts.path / RESULTS, [])  # a folder that cannot be written to is found before any work is done
-        sources = Sources(facts.config, facts.classes, "test" if part == "test" else "held-out", root, skip_bad)
+        sources = Sources(
+            facts.config, facts.classes, "test" if part == "test" else "held-out", root, skip_bad, facts.images
+        )
         named = _foreign(others, sources)
         wanted = [task for task in chosen_tasks if tasks != "all" or _applies(task, facts, named)]
         with OutputCache(facts, place, keep=cache) as kept, Bars(console) as bar:

@@ -69,7 +69,7 @@ def predict(
     as_json = _is_json(out, as_json)
     from dsui.cli.bars import Bars, notes
     from dsui.cli.device import device_type
-    from dsui.deploy.files import image_files
+    from dsui.data.image_files import image_files
     from dsui.deploy.predictor import BATCH, Predictor
     from dsui.deploy.rows import Row, rows
 
@@ -87,7 +87,7 @@ def predict(
             with _written(out) as stream:
                 for found in rows(predictor, image_files(paths), batch or BATCH):
                     header = [Row._fields] if counts.files == 0 else []
-                    stream.write(_json(found) if as_json else _csv([*header, *found]))
+                    _write_all(stream, _json(found) if as_json else _csv([*header, *found]))
                     stream.flush()
                     counts.add(found)
                     bar.show("predicting", counts.files, total)
@@ -160,6 +160,13 @@ def _written(out: Path | None) -> Iterator[IO[bytes]]:
     finally:
         if beside.exists() and beside.stat().st_size == 0:
             beside.unlink()
+
+
+def _write_all(stream: IO[bytes], content: bytes) -> None:
+    """An unbuffered file may take a part of it where the disk is full, and says why only when given the rest."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[stream.write(rest) :]
 
 
 def _csv(found: Iterable[Iterable[object]]) -> bytes:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
     from dsui.training.config import RunConfig
 
+LARGE = ("resnet18", "vgg16")
+"""Backbones that take hours on a CPU."""
+
 
 def train(
     data: Annotated[
@@ -143,12 +146,14 @@ def train(
     with joined(kind) as world:
         whole = _images(data, root, *shape, skip_bad)
         if world.leader and not quiet:
-            _tell_of_skipped(whole)
+            _tell_of_files(whole)
+            if kind == "cpu" and backbone in LARGE:
+                typer.echo(f"{backbone} takes long without a GPU; begin with --backbone small --recipe demo.", err=True)
         foreign = None if outliers is None else _images(outliers, root, *shape, skip_bad)
         channels, size = whole.shape[:2]
         share = calibration if calibration is not None else 0.1 if data.startswith(FOLDER) else 0.0
         config = RunConfig(
-            data, backbone, method, seed, size, channels, chosen, options, outliers, known_classes, share
+            data, backbone, method, seed, size, channels, chosen, options, outliers, known_classes, share, skip_bad
         )
         images = training_images(config, whole)
         held_out = None if share == 0 else held_out_images(config, whole)
@@ -171,7 +176,7 @@ def train(
         if world.leader and as_json:
             documents.show(_trained(config, out))
         elif world.leader and not quiet:
-            typer.echo(f"Trained; the weights are in {out / 'model.safetensors'}.")
+            typer.echo(f"Trained; the weights are in {out / 'model.safetensors'}. Next: dsui evaluate {out}")
 
 
 def _trained(config: RunConfig, out: Path) -> dict[str, object]:
@@ -179,7 +184,8 @@ def _trained(config: RunConfig, out: Path) -> dict[str, object]:
     from dsui.training.run_folder import LOG, WEIGHTS
 
     rows = [json.loads(line) for line in (out / LOG).read_text(encoding="utf-8").splitlines()]
-    figures = {name: value for name, value in rows[-1].items() if name not in {"epoch", "step", "seconds"}}
+    last = rows[-1] if rows else {}  # of a run whose log was deleted
+    figures = {name: value for name, value in last.items() if name not in {"epoch", "step", "seconds"}}
     return {
         "run": out,
         "weights": out / WEIGHTS,
@@ -207,21 +213,33 @@ def _named(data: str, outliers: str | None, folder_options: bool) -> str:
     if folder_options and not any(name.startswith(FOLDER) for name in named):
         raise WrongUsage(f"--size, --channels and --skip-bad are for folder:PATH; {data} is as it was published.")
     if outliers is not None and not outliers.startswith(FOLDER):
-        from dsui.data.registry import published
+        from dsui.data.registry import or_folder, published
 
         if "train" not in published(outliers).splits:
-            raise WrongUsage(f"--outliers {outliers}: it has no training images; name another set.")
-    if outliers == data:
+            advice = f"name another set{or_folder(outliers)}"
+            raise WrongUsage(f"--outliers {outliers}: it has no training images; {advice}.")
+    if outliers is not None and _place(outliers) == _place(data):
         raise WrongUsage(
             f"--outliers {outliers}: its images are not foreign to a network trained on them; name others."
         )
     return data.rstrip("/") if data.startswith(FOLDER) and data.rstrip("/") != FOLDER else data
 
 
-def _tell_of_skipped(images: ImageSet) -> None:
+def _place(name: str) -> str:
+    """A data set's name, or where a folder lies, however it is spelled."""
+    return os.path.realpath(os.path.expanduser(name.removeprefix(FOLDER))) if name.startswith(FOLDER) else name
+
+
+def _tell_of_files(images: ImageSet) -> None:
+    """Of own images that are not trained on although the user did not name them."""
     from dsui.data.folder import FolderSet
 
-    if isinstance(images, FolderSet) and images.skipped:
+    if not isinstance(images, FolderSet):
+        return
+    if images.set_aside:
+        count = len(images.files) + len(images.skipped) + images.set_aside
+        typer.echo(f"{images.set_aside} of {count} images of {images.name} are set aside for test.", err=True)
+    if images.skipped:
         told = f"{len(images.skipped)} files are left out; `dsui data check {images.name} --skip-bad` names them."
         typer.echo(told, err=True)
 

@@ -1,6 +1,7 @@
 """Compare a local data set with what its publisher says: number of images, shape, labels and channel means.
 
-For one's own `folder:PATH`, with nothing to compare it with, every image is decoded and the report tells what there is.
+For one's own `folder:PATH`, with nothing to compare it with, every image is decoded and the report tells what there is
+and which files cannot be read.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from dsui.data.decode import dimensions
-from dsui.data.folder import folder_set
+from dsui.data.decode import header
+from dsui.data.folder import folder_set, is_split, sift, split_files
 from dsui.data.progress import Progress, silent
 from dsui.data.registry import FOLDER, SPLITS, default_root, folder_path, published
 from dsui.errors import DataError
@@ -34,7 +35,8 @@ BLOCK = 1024
 class SplitReport:
     """What one split holds; `problems` are clauses, none for a split as published.
 
-    `sizes`: smallest and largest (width, height) on disk of one's own images, by number of pixels.
+    `sizes` and `modes` are those of one's own images on disk, which have no one shape: smallest and largest
+    (width, height) by number of pixels, and Pillow's modes, such as L for grey.
     """
 
     split: str
@@ -45,6 +47,8 @@ class SplitReport:
     problems: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     sizes: tuple[tuple[int, int], tuple[int, int]] | None = None
+    modes: tuple[str, ...] = ()
+    unreadable: tuple[Skipped, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,11 @@ class Report:
     @property
     def problems(self) -> tuple[str, ...]:
         return tuple(f"{split.split}: {problem}" for split in self.splits for problem in split.problems)
+
+    @property
+    def unreadable(self) -> tuple[Skipped, ...]:
+        """The files that stand in the way of training, since they were not to be skipped."""
+        return tuple(file for split in self.splits for file in split.unreadable)
 
 
 def check(name: str, root: Path | None = None, skip_bad: bool = False, progress: Progress = silent) -> Report:
@@ -99,24 +108,31 @@ def _differences(entry: Published, expected: Split, images: ImageSet, means: tup
 
 def _check_folder(name: str, skip_bad: bool, progress: Progress) -> Report:
     path = folder_path(name)
-    present = tuple(split for split in SPLITS if split == "train" or (path / split).exists())
-    reports = []
-    for split in present:
-        progress(split, 0, None)
-        images = folder_set(path, split, skip_bad=skip_bad)
-        sizes = sorted((dimensions(file) for file in images.files), key=lambda size: (size[0] * size[1], size))
-        reports.append(
-            SplitReport(
-                split,
-                len(images.files),
-                images.shape,
-                channel_means(images, split, progress),
-                _per_class(images),
-                skipped=images.skipped,
-                sizes=(sizes[0], sizes[-1]),
-            )
-        )
-    return Report(name, tuple(reports), tuple(split for split in SPLITS if split not in present))
+    present = tuple(split for split in SPLITS if split == "train" or not is_split(path) or (path / split).exists())
+    reports = tuple(_check_own(path, split, skip_bad, progress) for split in present)
+    return Report(name, reports, tuple(split for split in SPLITS if split not in present))
+
+
+def _check_own(path: Path, split: str, skip_bad: bool, progress: Progress) -> SplitReport:
+    progress(split, 0, None)
+    if not skip_bad:
+        files = [file for found in split_files(path, split).found.values() for file in found]
+        good, bad = sift(files, channels=3, skip_bad=True)
+        if bad:
+            problem = f"{len(bad):,} of {len(files):,} files cannot be read"
+            return SplitReport(split, len(good), problems=(problem,), unreadable=tuple(bad))
+    images = folder_set(path, split, skip_bad=skip_bad)
+    headers = [header(file) for file in images.files]
+    sizes = sorted((head.size for head in headers), key=lambda size: (size[0] * size[1], size))
+    return SplitReport(
+        split,
+        len(images.files),
+        means=channel_means(images, split, progress),
+        per_class=_per_class(images),
+        skipped=images.skipped,
+        sizes=(sizes[0], sizes[-1]),
+        modes=tuple(sorted({head.mode for head in headers})),
+    )
 
 
 def channel_means(images: ImageSet, what: str = "", progress: Progress = silent) -> tuple[float, ...]:

@@ -9,10 +9,11 @@ with antialiasing, which is the shorter side resized and the centre cropped.
 from __future__ import annotations
 
 import os
+import stat
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -48,13 +49,20 @@ def _formats() -> tuple[str, ...]:
     return tuple(sorted(Image.OPEN.keys() - UNREADABLE, key=lambda kind: (kind not in COMMON, kind)))
 
 
-def dimensions(path: Path) -> tuple[int, int]:
-    """(width, height) as stored, from the file's header alone. Not for use in threads: it filters warnings."""
+class Header(NamedTuple):
+    """(width, height) and Pillow's mode, such as L for grey, as stored."""
+
+    size: tuple[int, int]
+    mode: str
+
+
+def header(path: Path) -> Header:
+    """What a file says of its image, none of which is decoded. Not for use in threads: it filters warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # _open refuses such images
         try:
             with _open(path) as image:
-                return image.size
+                return Header(image.size, image.mode)
         except Exception as error:
             raise _explained(error, path) from error
 
@@ -119,7 +127,10 @@ def read_all(
 
 
 def _open(path: Path) -> Image.Image:
-    if path.stat().st_size == 0:
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ImageError("it is no file on a disk")
+    if found.st_size == 0:
         raise ImageError("the file is empty")
     image = Image.open(path, formats=_formats())
     width, height = image.size

@@ -1,8 +1,11 @@
-"""A user's own images: `folder:PATH` with PATH/train/CLASS/*.png and PATH/test/CLASS/*.png, any format Pillow reads.
+"""A user's own images: `folder:PATH`, in any format Pillow reads, laid out in one of two ways.
 
-Classes are the folders of train, sorted by name; files are sorted too. Hidden files and files whose ending is no
-image's are passed over. Every image becomes one of `size` x `size` pixels: the shorter side resized with antialiasing,
-then the centre cropped (see `decode`).
+    PATH/train/CLASS/*.png and PATH/test/CLASS/*.png      split by the user
+    PATH/CLASS/*.png, with neither PATH/train nor PATH/test      split by the rule of `set_aside`
+
+Classes are the folders of train or of PATH, sorted by name; files are sorted too. Hidden files and files whose ending
+is no image's are passed over. Every image becomes one of `size` x `size` pixels: the shorter side resized with
+antialiasing, then the centre cropped (see `decode`).
 """
 
 from __future__ import annotations
@@ -11,14 +14,15 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dsui.data.dataset import MemorySet
-from dsui.data.decode import ImageError, dimensions, extensions, picture, pixels, read_all, square
+from dsui.data.decode import ImageError, extensions, header, picture, pixels, read_all, square
+from dsui.data.set_aside import for_test
 from dsui.errors import DataError
 
 if TYPE_CHECKING:
@@ -40,7 +44,8 @@ class Skipped:
 class FolderSet:
     """Images decoded when they are read, so that a set larger than memory can be used; it travels to worker processes.
 
-    `skipped` holds the files left out on request, `absent` the classes of train of which this split has no image.
+    `skipped` holds the files left out on request, `absent` the classes of train of which this split has no image,
+    `set_aside` how many files are for test by rule, 0 where the user has split them.
     """
 
     name: str
@@ -51,6 +56,7 @@ class FolderSet:
     channels: int
     skipped: tuple[Skipped, ...]
     absent: tuple[str, ...]
+    set_aside: int = 0
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -67,7 +73,7 @@ class FolderSet:
 
 
 def folder_set(path: Path, split: str, size: int = 32, channels: int = 3, skip_bad: bool = False) -> FolderSet:
-    """The images below PATH/`split`. A file whose header is no image's is an error that names it.
+    """The images of one split. A file whose header is no image's is an error that names it.
 
     With `skip_bad` every file is decoded once at the start, since only then is a truncated one found in time, and bad
     files are left out. Without it a truncated file is an error when it is read.
@@ -76,53 +82,96 @@ def folder_set(path: Path, split: str, size: int = 32, channels: int = 3, skip_b
         raise DataError(
             f"Images of {size} pixels and {channels} channels cannot be made; choose a size and 1 or 3 channels."
         )
+    top, classes, found, set_aside = split_files(path, split)
+    files, labels, skipped = [], [], []
+    for name in found:
+        good, bad = sift(found[name], channels, skip_bad)
+        if not good and split == "train":
+            raise DataError(f"{top / name} holds no readable image for training; add images or remove the class.")
+        files += good
+        labels += [classes.index(name)] * len(good)
+        skipped += bad
+    if not files:
+        raise DataError(f"{top} holds no readable image for {split}; add images below {top}/CLASS.")
+    known = torch.tensor(labels, dtype=torch.int64)
+    seen = set(labels)
+    absent = tuple(name for label, name in enumerate(classes) if label not in seen)
+    return FolderSet(f"folder:{path}", classes, known, tuple(files), size, channels, tuple(skipped), absent, set_aside)
+
+
+def is_split(path: Path) -> bool:
+    """Whether the user has split the images into train and test."""
+    return (path / "train").is_dir() or (path / "test").is_dir()
+
+
+class SplitFiles(NamedTuple):
+    """The files of one split by class, none of them opened yet; `top` is the folder that holds those of the classes.
+
+    `classes` are all those of the data set, `set_aside` is as in `FolderSet`.
+    """
+
+    top: Path
+    classes: tuple[str, ...]
+    found: dict[str, list[Path]]
+    set_aside: int
+
+
+def split_files(path: Path, split: str) -> SplitFiles:
+    """What lies on disk for one split."""
+    if not is_split(path):
+        return _split_by_rule(path, split)
     classes = _class_names(path / "train")
     found = classes if split == "train" else _class_names(path / split)
     if unknown := sorted(set(found) - set(classes)):
         raise DataError(
             f"{path / split / unknown[0]} has no counterpart in {path / 'train'}; add training images or remove it."
         )
-    files, labels, skipped = [], [], []
-    for name in found:
-        good, bad = _sift(_image_files(path / split / name), channels, skip_bad)
-        if not good and split == "train":
-            raise DataError(f"{path / split / name} holds no readable image; add images or remove the class.")
-        files += good
-        labels += [classes.index(name)] * len(good)
-        skipped += bad
-    if not files:
-        raise DataError(f"{path / split} holds no readable image; add images below {path / split}/CLASS.")
-    known = torch.tensor(labels, dtype=torch.int64)
-    seen = set(labels)
-    absent = tuple(name for label, name in enumerate(classes) if label not in seen)
-    return FolderSet(f"folder:{path}", classes, known, tuple(files), size, channels, tuple(skipped), absent)
+    files = {name: _image_files(path / split / name, needed=split == "train") for name in found}
+    return SplitFiles(path / split, classes, files, 0)
+
+
+def _split_by_rule(path: Path, split: str) -> SplitFiles:
+    classes = _class_names(path)
+    whole = {name: _image_files(path / name) for name in classes}
+    apart = {name: for_test(files, path) for name, files in whole.items()}
+    chosen = {
+        name: [file for file in files if (file in apart[name]) == (split == "test")] for name, files in whole.items()
+    }
+    found = {name: files for name, files in chosen.items() if files}
+    return SplitFiles(path, classes, found, sum(map(len, apart.values())))
+
+
+def missing_folder(folder: Path, advice: str) -> DataError:
+    seen = "" if folder.is_absolute() else f" below {folder.cwd()}"
+    return DataError(f"{folder} is missing{seen}; {advice}.")
 
 
 def _class_names(folder: Path) -> tuple[str, ...]:
     if not folder.is_dir():
-        seen = "" if folder.is_absolute() else f" below {folder.cwd()}"
-        raise DataError(f"{folder} is missing{seen}; own images lie in PATH/train/CLASS and PATH/test/CLASS.")
+        raise missing_folder(
+            folder, "own images lie in PATH/train/CLASS and PATH/test/CLASS, or all of them in PATH/CLASS"
+        )
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     if not names:
         raise DataError(f"{folder} holds no folder; make one for every class and put its images there.")
     return tuple(names)
 
 
-def _image_files(folder: Path) -> list[Path]:
+def _image_files(folder: Path, needed: bool = True) -> list[Path]:
     known = extensions()
     files = sorted(
         entry
         for entry in folder.iterdir()
         if entry.suffix.lower() in known and not entry.name.startswith(".") and entry.is_file()
     )
-    if not files:
+    if needed and not files:
         raise DataError(f"{folder} holds no image; add images or remove the class.")
     return files
 
 
-def _sift(files: list[Path], channels: int, skip_bad: bool) -> tuple[list[Path], list[Skipped]]:
+def sift(files: list[Path], channels: int, skip_bad: bool) -> tuple[list[Path], list[Skipped]]:
     """The files whose header is an image's and, with `skip_bad`, whose pixels can be decoded; and the others."""
-    faults = [_fault(dimensions, file) for file in files]
+    faults = [_fault(header, file) for file in files]
     if skip_bad:
         decode = partial(picture, channels=channels)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -149,4 +198,7 @@ def _decode(file: Path, size: int, channels: int) -> NDArray[np.uint8]:
 
 
 def _unusable(file: Path, reason: str) -> DataError:
-    return DataError(f"{file} cannot be used ({reason}); mend or remove it, or leave such files out with --skip-bad.")
+    return DataError(
+        f"{file} cannot be used ({reason}); mend or remove it, or leave such files out with --skip-bad "
+        "(in a grid: skip_bad: true)."
+    )

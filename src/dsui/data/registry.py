@@ -55,7 +55,7 @@ def load(name: str, split: str, root: Path | None = None, **options: Unpack[Fold
     if options:
         raise DataError(f"{name} is used as published; {' and '.join(options)} may be chosen for folder:PATH only.")
     if split not in entry.splits:
-        raise DataError(f"{name} has no split {split!r}; choose {' or '.join(entry.splits)}.")
+        raise DataError(f"{name} has no split {split!r}; choose {' or '.join(entry.splits)}{or_folder(name)}.")
     return entry.load(root or default_root(), split)
 
 
@@ -63,11 +63,18 @@ def published(name: str) -> Published:
     """The facts about a data set by its name; a wrong name is answered with the nearest one."""
     if name in PUBLISHED:
         return PUBLISHED[name]
+    if os.path.isdir(os.path.expanduser(name)):
+        raise DataError(f"There is no data set {name!r}; a folder is named {FOLDER}{name}.")
     nearest = get_close_matches(name.lower(), PUBLISHED, n=1, cutoff=0.5)
     advice = f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(PUBLISHED)} and folder:PATH."
     if name == ARRAYS:
         raise DataError("the run was trained on arrays in memory, which are not on disk; evaluate it from Python.")
     raise DataError(f"There is no data set {name!r}; {advice}")
+
+
+def or_folder(name: str) -> str:
+    """More advice for a published set that will not do, where a folder of the same name may have been meant."""
+    return f", or {FOLDER}{name} for the folder of that name" if Path(name).is_dir() else ""
 
 
 def folder_path(name: str) -> Path:

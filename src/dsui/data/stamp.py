@@ -33,7 +33,8 @@ def _facts(path: str) -> tuple[int, int] | None:
 
 def _files(name: str, split: str, root: Path) -> Iterator[str]:
     if name.startswith(FOLDER):
-        yield from _below(folder_path(name) / split)
+        path = folder_path(name)
+        yield from _below(path / split if (path / split).is_dir() else path)  # of one not split by its user, all files
         return
     entry = published(name)
     if entry.files and split in entry.splits:

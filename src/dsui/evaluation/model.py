@@ -14,6 +14,7 @@ from dsui.methods.method import Method
 from dsui.methods.registry import build, find
 from dsui.training.checkpoint import RunError
 from dsui.training.config import RunConfig
+from dsui.training.images import IMAGES
 from dsui.training.run_folder import WEIGHTS
 from dsui.training.weights import load_weights, read_metadata
 
@@ -25,6 +26,8 @@ class RunFacts:
     path: Path
     config: RunConfig
     classes: tuple[str, ...]
+    images: str | None = None
+    """The digest of the images it was trained on; older runs have none."""
 
     @property
     def name(self) -> str:
@@ -65,7 +68,7 @@ def run_facts(run: Path, method: str | None = None) -> RunFacts:
     if method is not None and method != config.method:
         find(method)
         config = replace(config, method=method, options={})
-    return RunFacts(run, config, classes)
+    return RunFacts(run, config, classes, metadata.get(IMAGES))
 
 
 def load_model(facts: RunFacts, device: torch.device) -> Model:
@@ -73,7 +76,12 @@ def load_model(facts: RunFacts, device: torch.device) -> Model:
     config = facts.config
     path = facts.path / WEIGHTS
     weights, _ = load_weights(path)
-    method = build(config.method, config.backbone, config.channels, len(facts.classes), config.recipe, config.options)
+    try:
+        method = build(
+            config.method, config.backbone, config.channels, len(facts.classes), config.recipe, config.options
+        )
+    except TypeError as error:
+        raise RunError(f"{path} was written by another version of dsui; use that one or train the run anew.") from error
     try:
         method.load_state_dict(weights)
     except (RuntimeError, ValueError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,23 +14,28 @@ from torch import Tensor
 from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.fgsm import fgsm
 from dsui.data.foreign import as_foreign
+from dsui.data.foreign_folder import foreign_folder
 from dsui.data.noise import noise_set
 from dsui.data.pseudo import PSEUDO, pseudo_outliers
-from dsui.data.registry import FOLDER, PUBLISHED, default_root, load
+from dsui.data.registry import FOLDER, PUBLISHED, default_root, folder_path, load
 from dsui.data.splits import class_split, unknown_part
 from dsui.data.stamp import stamp
 from dsui.errors import DataError, DsuiError
 from dsui.evaluation.cache import Source
 from dsui.evaluation.model import Model
 from dsui.training.config import RunConfig
-from dsui.training.images import held_out_images, known_images, training_images
+from dsui.training.images import digest, held_out_images, known_images, read_split, training_images
 
 Part = Literal["test", "held-out"]
 NOISE_IMAGES, NOISE_SEED = 10_000, 0
 
 
 class Sources:
-    """Where the images of one run's evaluation come from; nothing is read before it is needed."""
+    """Where the images of one run's evaluation come from; nothing is read before it is needed.
+
+    `skip_bad` leaves unreadable files out of a run that was trained without that; one trained so does it anyway.
+    `trained_on` is the digest of the images the run was trained on, without which held-out ones are taken on trust.
+    """
 
     def __init__(
         self,
@@ -38,8 +44,11 @@ class Sources:
         part: Part = "test",
         root: Path | None = None,
         skip_bad: bool = False,
+        trained_on: str | None = None,
     ) -> None:
-        self.config, self.classes, self.part, self.root, self.skip_bad = config, classes, part, root, skip_bad
+        self.trained_on = trained_on
+        self.config = replace(config, skip_bad=config.skip_bad or skip_bad)
+        self.classes, self.part, self.root = classes, part, root
         self._stamps: dict[tuple[str, str], str] = {}
 
     def training(self) -> Source:
@@ -48,7 +57,7 @@ class Sources:
     def own(self) -> Source:
         """The in-domain images that are scored: the test split, or the images the run held out."""
         if self.part == "held-out":
-            return self._own("held-out", "train", lambda whole: held_out_images(self.config, whole))
+            return self._own("held-out", "train", self._held_out)
         return self._own("test", "test", lambda whole: known_images(self.config, whole))
 
     def unknown(self) -> Source:
@@ -59,8 +68,8 @@ class Sources:
         return self._own("unknown", "test", lambda whole: unknown_part(whole, class_split(known, whole)))
 
     def foreign(self, name: str) -> Source:
-        """The test split of another data set, brought to the shape of the run's images, or a kind of `PSEUDO` images
-        made from the run's own."""
+        """The test split of another data set or any folder of images, brought to the shape of the run's images, or a
+        kind of `PSEUDO` images made from the run's own."""
         if name in PSEUDO:
             own = self.own()
             return Source(f"{own.name}-{name}", own.identity, lambda: pseudo_outliers(name, own.load()))
@@ -69,7 +78,7 @@ class Sources:
         return Source(
             name,
             f"{self._stamp(name, 'test')} {self._shape}",
-            lambda: as_foreign(self._load(name, "test"), self._like()),
+            lambda: as_foreign(self._load_foreign(name), self._like()),
         )
 
     def noise(self) -> Source:
@@ -98,6 +107,16 @@ class Sources:
         present = [name for name, entry in PUBLISHED.items() if "test" in entry.present(root)]
         return tuple(name for name in present if name not in {self.config.data, "digits", "digits-256"})
 
+    def _held_out(self, whole: ImageSet) -> ImageSet:
+        """Of other images the same rule holds out others, some of which the run was trained on."""
+        images = training_images(self.config, whole)
+        if self.trained_on is not None and digest(images) != self.trained_on.split()[0]:
+            raise DsuiError(
+                f"the training images of {self.config.data} are not those of this run any more, so that it cannot be "
+                "told which it held out; bring them back, or evaluate it on the test split."
+            )
+        return held_out_images(self.config, whole)
+
     @property
     def split(self) -> str:
         """The in-domain images by name and hash: class split, held-out share and class names."""
@@ -114,7 +133,7 @@ class Sources:
         identity = f"{config.data} {config.known} {config.held_out} {self._stamp(config.data, split)}"
 
         def images() -> ImageSet:
-            whole = self._load(config.data, split)
+            whole = read_split(config, config.data, split, self.root)
             self._check_classes(whole)
             return choose(whole)
 
@@ -136,10 +155,11 @@ class Sources:
                 f"{'' if len(names) != len(self.classes) else ' others'}; restore the data or train anew."
             )
 
-    def _load(self, name: str, split: str) -> ImageSet:
+    def _load_foreign(self, name: str) -> ImageSet:
+        config = self.config
         if name.startswith(FOLDER):
-            return load(name, split, size=self.config.size, channels=self.config.channels, skip_bad=self.skip_bad)
-        return load(name, split, self.root)
+            return foreign_folder(folder_path(name), config.size, config.channels, config.skip_bad)
+        return load(name, "test", self.root)
 
     def _like(self) -> MemorySet:
         """Nothing but the shape of the run's own images."""

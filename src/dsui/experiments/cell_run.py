@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dsui.data.registry import load
 from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.model import run_facts
 from dsui.evaluation.results import Row
@@ -18,7 +17,7 @@ from dsui.evaluation.tasks import Evaluation, Progress
 from dsui.experiments.figure_points import distributions, embedding
 from dsui.experiments.grid import Cell
 from dsui.training.distributed import World
-from dsui.training.images import held_out_images, training_images
+from dsui.training.images import held_out_images, read_split, training_images
 from dsui.training.loop import Reporter, fit
 from dsui.training.run_folder import CONFIG, WEIGHTS
 from dsui.training.step import Mode
@@ -49,10 +48,10 @@ def train(cell: Cell, run: Path, conditions: Conditions) -> None:
     if (run / WEIGHTS).exists():
         return
     config = cell.config
-    whole = load(config.data, "train", conditions.root)
+    whole = read_split(config, config.data, "train", conditions.root)
     images = training_images(config, whole)
     held_out = None if config.held_out == 0 else held_out_images(config, whole)
-    outliers = None if config.outliers is None else load(config.outliers, "train", conditions.root)
+    outliers = None if config.outliers is None else read_split(config, config.outliers, "train", conditions.root)
     torch.backends.cudnn.benchmark = True
     begun = (run / CONFIG).exists()
     fit(
@@ -73,7 +72,7 @@ def evaluate(cell: Cell, run: Path, conditions: Conditions) -> Outcome:
     """On the test split; where the run held images out, on those instead, so that a selection reads no test set."""
     facts = run_facts(run, None if cell.predictor == cell.config.method else cell.predictor)
     part: Part = "test" if facts.config.held_out == 0 else "held-out"
-    sources = Sources(facts.config, facts.classes, part, conditions.root)
+    sources = Sources(facts.config, facts.classes, part, conditions.root, trained_on=facts.images)
     with OutputCache(facts, conditions.device, keep=conditions.keep_outputs) as cache:
         asked = Evaluation(cache, sources, cell.detectors, conditions.images, conditions.warn)
         rows = asked.answers(cell.tasks, cell.foreign, cell.epsilons)

@@ -13,7 +13,8 @@
 A list means each of its values, several lists their product; `tasks`, `foreign`, `epsilons` and `detectors` are lists
 of what is evaluated in every run. `known` and `foreign` may differ by data set: {cifar10: [svhn], svhn: [cifar10]}.
 `set` changes settings of recipe and method; that of a run adds to the one at the top. `as` predicts with another method
-that takes the same weights. A method that cannot be built on one of several backbones is left out there.
+that takes the same weights. `skip_bad: true` leaves out unreadable files of folder:PATH. A method that cannot be built
+on one of several backbones is left out there.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import yaml
 
 from dsui.backbones import registry as backbones
 from dsui.data.pseudo import PSEUDO
-from dsui.data.registry import FOLDER, published
+from dsui.data.registry import FOLDER, or_folder, published
 from dsui.detectors import registry as detectors
 from dsui.errors import DsuiError
 from dsui.evaluation import published as paper
@@ -55,6 +56,7 @@ DEFAULTS: dict[str, Any] = {
     "known": None,
     "held_out": 0.0,
     "outliers": None,
+    "skip_bad": False,
     "as": None,
     "tasks": NEEDED,
     "foreign": [],
@@ -139,6 +141,8 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
     fitted = _tuple(values["detectors"], str, where)
     for detector in fitted:
         _check("detector", detector, detectors.names(), f"{where}: there is no")
+    if not isinstance(skip_bad := values["skip_bad"], bool):
+        raise GridError(f"{where}: skip_bad is {skip_bad!r}; write 'skip_bad: true' or leave it out.")
     possible = False
     for data, backbone, method, recipe in product(
         *(_tuple(values[key], str, where) for key in ("data", "backbone", "method", "recipe"))
@@ -159,8 +163,9 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
             ):
                 _check_outliers(method, outliers, where)
                 channels, size = _shape(data)[:2]
+                sifts = skip_bad and any(name and name.startswith(FOLDER) for name in (data, outliers, *foreign))
                 config = RunConfig(
-                    data, backbone, method, 0, size, channels, trained, options, outliers, split, held_out
+                    data, backbone, method, 0, size, channels, trained, options, outliers, split, held_out, sifts
                 )
                 for seed, predictor in product(
                     _tuple(values["seeds"], int, where), _tuple(values["as"], str, where) or (method,)
@@ -193,7 +198,7 @@ def _check_images(
     for name in (data, *(name for name in foreign if name not in PSEUDO)):
         _shape(name)
     if not data.startswith(FOLDER) and "train" not in published(data).splits:
-        raise GridError(f"{where}: {data} has no training images; choose another data set.")
+        raise GridError(f"{where}: {data} has no training images; choose another data set{or_folder(data)}.")
     if data in foreign:
         raise GridError(f"{where}: {data} is foreign to itself; take it out of `foreign`.")
     if ("ood" in tasks or figure) and not foreign:

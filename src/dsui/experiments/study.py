@@ -152,7 +152,7 @@ class Study:
 
     def _present(self, name: str, splits: tuple[str, ...]) -> bool:
         if name.startswith(FOLDER):
-            return all((folder_path(name) / split).is_dir() for split in splits)
+            return folder_path(name).is_dir()  # what it lacks is told by whoever reads it
         return set(splits) <= set(published(name).present(self.root or default_root()))
 
 

@@ -28,10 +28,17 @@ class RunConfig:
     """The class split whose known classes are trained on; None: all classes."""
     held_out: float = 0.0
     """Share of the training images set aside, the same ones for every seed, to select by or to calibrate with."""
+    skip_bad: bool = False
+    """Whether unreadable files of folder:PATH are left out, in training and whenever the run is evaluated."""
 
     def mapping(self) -> dict[str, object]:
-        """Plain values, as YAML and JSON hold them; the recipe's settings stand beside the run's own."""
+        """Plain values, as YAML and JSON hold them; the recipe's settings stand beside the run's own.
+
+        `skip_bad` is there only where it holds, so that runs and cells from before it was added keep their identity.
+        """
         own = asdict(self)
+        if not self.skip_bad:
+            del own["skip_bad"]
         recipe = {name: list(value) if isinstance(value, tuple) else value for name, value in own.pop("recipe").items()}
         return {**own, "recipe": recipe.pop("name"), **recipe}
 

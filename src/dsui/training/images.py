@@ -1,17 +1,31 @@
-"""Which images of a data set a run trains on: those of its known classes, without the ones it holds out."""
+"""Which images a run reads, and which it trains on: those of its known classes, without the ones it holds out."""
 
 from __future__ import annotations
+
+import hashlib
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from dsui.data.dataset import ImageSet, chosen
+from dsui.data.dataset import ImageSet, Subset, chosen
+from dsui.data.folder import FolderSet
+from dsui.data.registry import FOLDER, load
 from dsui.data.splits import class_split, known_part
 from dsui.errors import DsuiError
 from dsui.training.config import RunConfig
 
+IMAGES = "images"
+"""Where the weights' metadata hold the digest of the images a run was trained on, and that of its outliers."""
 SPLIT_SEED = 0
 """Of the held-out images: one for all runs, so that models are compared on the same ones."""
+
+
+def read_split(config: RunConfig, name: str, split: str, root: Path | None) -> ImageSet:
+    """A split of the run's data set or of another one; own files at the run's size, and sifted where the run did so."""
+    if name.startswith(FOLDER):
+        return load(name, split, size=config.size, channels=config.channels, skip_bad=config.skip_bad)
+    return load(name, split, root)
 
 
 def training_images(config: RunConfig, whole: ImageSet) -> ImageSet:
@@ -33,6 +47,20 @@ def held_out_images(config: RunConfig, whole: ImageSet) -> ImageSet:
 def known_images(config: RunConfig, images: ImageSet) -> ImageSet:
     """The images of the run's known classes, of any split."""
     return images if config.known is None else known_part(images, class_split(config.known, images))
+
+
+def digest(images: ImageSet) -> str:
+    """What a run remembers of its images: classes and labels, and of image files their names and sizes."""
+    facts = [images.classes, images.shape, images.labels.tolist(), *_files(images)]
+    return hashlib.sha256(" ".join(map(str, facts)).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def _files(images: ImageSet) -> list[tuple[str, str, int]]:
+    """Class folder, name and size of every file; none of images that are not files."""
+    if isinstance(images, Subset):
+        files = _files(images.images)
+        return [files[index] for index in images.indices.tolist()] if files else []
+    return [(f.parent.name, f.name, f.stat().st_size) for f in images.files] if isinstance(images, FolderSet) else []
 
 
 def _parts(images: ImageSet, share: float) -> tuple[Tensor, Tensor]:

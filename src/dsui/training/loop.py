@@ -1,7 +1,7 @@
 """Train a run from its first step, or from its last checkpoint, to its weights, and never lose work.
 
 A checkpoint is written at the end, when the process is asked to stop, and now and then (`checkpoint.Pacer`). It is only
-written after the loss was looked at, so the last checkpoint is always a good one.
+written after the losses so far and the weights were looked at, so that a run can go on from the last one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dsui.errors import DivergenceError, DsuiError, Stopped
 from dsui.training.checkpoint import SHORTEST_PAUSE, Pacer, check_room
 from dsui.training.config import RunConfig
 from dsui.training.distributed import World
+from dsui.training.images import IMAGES
 from dsui.training.interruption import Interruption
 from dsui.training.memory import fitting_batch, release
 from dsui.training.meter import HITS, LARGEST_LOSS, SAMPLES
@@ -34,6 +35,10 @@ REPORT_SECONDS = 1.0
 IMAGES_PER_SECOND = "images_per_second"
 LOST_PROCESS = ("Connection closed by peer", "Connection reset by peer", "NCCL", "Broken pipe", "Timed out waiting")
 """In what gloo and nccl say when a process they wait for is gone."""
+LARGEST_WEIGHT = 1e6
+"""A weight beyond this has diverged."""
+ADVICE = "train anew with a lower rate (--set peak_rate=...) or a clipped gradient (--set clip=1)."
+READ_AT_ONCE = 256
 STATE_COPIES = 4
 """Weights, two moments of the optimizer and an average make a checkpoint some four times the weights."""
 
@@ -82,6 +87,7 @@ def fit(
         try:
             trainer = Trainer(config, images, device, world, mode, sync_norms, memory_budget, outliers)
             if folder is not None:
+                _read_once(held_out)
                 check_room(out, 2 * STATE_COPIES * sum(t.nbytes for t in trainer.method.state_dict().values()))
             interruption = closing.enter_context(Interruption())
             pacer = Pacer(time.monotonic(), checkpoint_seconds)
@@ -103,6 +109,13 @@ def fit(
             f"a batch of {fitting} fits: --set batch={fitting}" if fitting else "choose a smaller one: --set batch=N"
         )
         raise DsuiError(f"a batch of {config.recipe.batch} does not fit into the memory of {device}; {advice}.")
+
+
+def _read_once(images: ImageSet | None) -> None:
+    """So that a file that cannot be read is told before the training and not after it."""
+    if images is not None:
+        for part in torch.arange(len(images.labels)).split(READ_AT_ONCE):
+            images.read(part)
 
 
 class _Loop:
@@ -160,7 +173,7 @@ class _Loop:
                 trainer.recipe.batch,
                 trainer.device,
             )
-            metadata = {"version": __version__, "classes": json.dumps(trainer.classes)}
+            metadata = {"version": __version__, "classes": json.dumps(trainer.classes), IMAGES: trainer.images}
             self.folder.save_weights(trainer.method.state_dict(), metadata | {CALIBRATION: calibration.to_text()})
         trainer.world.barrier()  # a process that leaves while the leader still works may tear the others' connections
 
@@ -224,20 +237,32 @@ class _Loop:
         step = int(self.step.meter.diverged_at.item())
         if step >= 0:
             epoch = step // self.trainer.steps_per_epoch
-            kept = (
-                f"the last good checkpoint is of step {self.last_saved}"
-                if self.last_saved
-                else "there is no checkpoint yet"
-            )
             raise DivergenceError(
-                f"the loss of step {step} (epoch {epoch}) is not a number or beyond {LARGEST_LOSS:g}; {kept}; "
-                "lower the rate (--set peak_rate=...) or clip the gradient (--set clip=1)."
+                f"the loss of step {step} (epoch {epoch}) is not a number or beyond {LARGEST_LOSS:g}; "
+                f"{self._kept()}; {ADVICE}"
             )
+
+    def _check_weights(self) -> None:
+        """The loss is that of before the last update, which may have ruined them."""
+        largest = torch.stack([parameter.detach().abs().max() for parameter in self.trainer.method.parameters()]).max()
+        if not bool(largest < LARGEST_WEIGHT):  # nor of nan
+            raise DivergenceError(
+                f"a weight after step {self.step.steps_done} is not a number or beyond {LARGEST_WEIGHT:g}; "
+                f"{self._kept()}; {ADVICE}"
+            )
+
+    def _kept(self) -> str:
+        return (
+            f"the last good checkpoint is of step {self.last_saved}"
+            if self.last_saved
+            else "there is no checkpoint yet"
+        )
 
     def _save(self) -> None:
         self._check()
         if self.folder is None:
             return
+        self._check_weights()
         began = time.monotonic()
         self.folder.save_state(self.trainer.state())
         now = time.monotonic()

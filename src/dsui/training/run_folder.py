@@ -32,6 +32,8 @@ WEIGHTS = "model.safetensors"
 LOG = "log.jsonl"
 RESULTS = "results.jsonl"
 LOCK = ".lock"
+ADDABLE = ("skip_bad",)
+"""Settings that a run may be resumed with although it was begun without: a file can break while a run is stopped."""
 
 
 class RunFolder:
@@ -49,12 +51,14 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise unwritten(path, error) from error
+        if not (path / LOCK).exists() and (other := [name for name in (CONFIG, LOG) if (path / name).exists()]):
+            raise RunError(f"{path / other[0]} is not of a run and would be overwritten; choose another --out.")
         with contextlib.ExitStack() as on_error:
             folder = on_error.enter_context(cls(path, config))
             if any((path / name).exists() for name in (STATE, WEIGHTS)):
                 raise RunError(f"{path} already holds a run; use --resume or another --out.")
             folder._write(LOG, b"")
-            folder._write(CONFIG, yaml.safe_dump(folder.config, sort_keys=False, allow_unicode=True).encode())
+            folder._write_config()
             on_error.pop_all()
         return folder
 
@@ -65,7 +69,8 @@ class RunFolder:
             raise RunError(f"{path} holds no run to resume ({CONFIG} is missing); leave out --resume or correct --out.")
         with contextlib.ExitStack() as on_error:
             folder = on_error.enter_context(cls(path, config))
-            there, here = _read_config(path / CONFIG), _settings(folder.config)
+            found, here = _read_config(path / CONFIG), _settings(folder.config)
+            there = {key: here[key] for key in ADDABLE if key in here} | found
             if differences := [
                 f"{key}: {_shown(there, key)} there, {_shown(here, key)} here"
                 for key in there | here
@@ -75,7 +80,11 @@ class RunFolder:
                     f"{path} was begun with other settings ({'; '.join(differences)}); "
                     "resume with those or choose another --out."
                 )
+            if there != found:
+                folder._write_config()
             if not (path / STATE).exists():
+                if (path / WEIGHTS).exists():
+                    raise RunError(f"{path} is trained and its checkpoint is gone, so there is nothing to resume.")
                 folder._write(LOG, b"")
             on_error.pop_all()
         return folder
@@ -129,6 +138,9 @@ class RunFolder:
             except (ValueError, TypeError) as error:
                 raise RunError(f"{path} is damaged in line {number}; delete that line.") from error
         return rows
+
+    def _write_config(self) -> None:
+        self._write(CONFIG, yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True).encode())
 
     def _write(self, name: str, content: bytes) -> None:
         write_whole(self.path / name, lambda stream: stream.write(content))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import repeat
@@ -20,8 +19,10 @@ from dsui.errors import DsuiError
 from dsui.methods.registry import build
 from dsui.training.averaging import WeightAverage
 from dsui.training.batch_norm import reestimate, synchronise
+from dsui.training.checkpoint import RunError
 from dsui.training.config import RunConfig
 from dsui.training.distributed import World
+from dsui.training.images import digest
 from dsui.training.optimizer import make_optimizer
 from dsui.training.schedule import rates
 from dsui.training.step import LossModule, Mode, TrainingStep
@@ -55,7 +56,12 @@ class Trainer:
             )
         if len(images.classes) < 2:
             raise DsuiError(f"{images.name} has one class, {images.classes[0]}; a classifier needs two or more.")
-        self.images = _digest(images)
+        if len(recipe.mean) not in {1, images.shape[0]}:
+            raise DsuiError(
+                f"mean and std have {len(recipe.mean)} numbers and the images have {images.shape[0]} channels; "
+                "give one number, or one for each channel."
+            )
+        self.images = " ".join(digest(each) for each in (images, outliers) if each is not None)
         torch.manual_seed(config.seed)
         channels, classes = images.shape[0], len(images.classes)
         self.method = build(
@@ -115,7 +121,8 @@ class Trainer:
                 yield
 
     def end_epoch(self, epoch: int) -> None:
-        swa = self.recipe.average == "swa" and epoch >= self.recipe.swa_start * self.recipe.epochs
+        begins = min(self.recipe.swa_start * self.recipe.epochs, self.recipe.epochs - 1)
+        swa = self.recipe.average == "swa" and epoch >= begins
         if self.average is not None and swa:
             self.average.update()
 
@@ -161,7 +168,12 @@ class Trainer:
                 f"the images of {self.config.data} are not those this run was begun with; bring them back as they "
                 "were, or train anew with another --out."
             )
-        self.method.load_state_dict(state["model"])
+        try:
+            self.method.load_state_dict(state["model"])
+        except (RuntimeError, ValueError) as error:
+            raise RunError(
+                "the checkpoint holds another network than this version of dsui builds; train anew with another --out."
+            ) from error
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             rate = [group["lr"] for group in optimizer.param_groups]
             optimizer.load_state_dict(saved)
@@ -230,11 +242,6 @@ class Trainer:
                 "does not look at its own value; choose --mode eager or compiled."
             )
         return capturable and mode != "eager"
-
-
-def _digest(images: ImageSet) -> str:
-    """Of the classes and of how many images each has in which place."""
-    return hashlib.sha256(f"{images.classes} {images.shape} {images.labels.tolist()}".encode()).hexdigest()[:16]
 
 
 def _if_resident(source: ResidentSource | StreamedSource | None) -> ResidentSource | None:
