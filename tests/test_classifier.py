@@ -224,6 +224,15 @@ def test_epochs_may_be_given_to_fit_and_settings_reach_the_method(tmp_path: Path
     assert longer.predictor_.model.facts.config.recipe.epochs == 2
 
 
+def test_numbers_of_numpy_are_numbers_and_images_may_count_unequally() -> None:
+    settings = {"epochs": np.int64(1), "peak_rate": np.float32(0.003)}
+    plain = UncertaintyClassifier("small", recipe="demo", settings=settings, seed=np.int64(1))  # type: ignore[arg-type]
+    model = plain.fit(IMAGES[:200], LABELS[:200])
+    right = model.predict(IMAGES[200:300]).label == LABELS[200:300]
+    assert model.score(IMAGES[200:300], LABELS[200:300]) == pytest.approx(right.mean())
+    assert model.score(IMAGES[200:300], LABELS[200:300], sample_weight=right + 1e-9) == pytest.approx(1)
+
+
 def test_it_trains_in_any_thread_and_says_what_it_does_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
     made: list[UncertaintyClassifier] = []
     thread = threading.Thread(
@@ -302,7 +311,7 @@ def test_images_of_another_kind_are_refused_by_predict(fitted: UncertaintyClassi
         fitted.predict(np.zeros((2, 9, 9), np.uint8))
     with pytest.raises(ValueError, match=r"shape \[2, 3, 8, 8\]; with 1 as channels"):
         fitted.score(np.zeros((2, 3, 8, 8), np.uint8), [0, 1])
-    with pytest.raises(DsuiError, match="nowhere/train is missing"):
+    with pytest.raises(DsuiError, match="nowhere is missing"):
         fitted.score("nowhere")
 
 

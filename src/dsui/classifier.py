@@ -107,8 +107,8 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """[N, C], classes in the order of `classes_`."""
         return self.predict(images).probabilities
 
-    def score(self, images: Any, labels: Any = None) -> float:
-        """Accuracy; of a folder, that of its test split."""
+    def score(self, images: Any, labels: Any = None, sample_weight: Any = None) -> float:
+        """Accuracy; of a folder, that of its test split. `sample_weight` [N] says how much each image counts."""
         check_is_fitted(self, "predictor_")
         config = self.predictor_.model.facts.config
         data = labelled(images, labels, "test", config.size, config.channels)
@@ -118,7 +118,7 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 f"it knows {', '.join(map(repr, self.classes_[:5].tolist()))}."
             )
         found = np.concatenate([self.predict(block).label for block in data.blocks()])
-        return float(np.mean(found == data.labels))
+        return float(np.average(found == data.labels, weights=sample_weight))
 
     def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
         """Choose from which uncertainty on a prediction is `abnormal`; see `dsui.deploy.threshold`."""
@@ -164,20 +164,25 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def _config(self, data: str, backbone: str, shape: tuple[int, int, int], epochs: int | None) -> RunConfig:
         given = dict(self.settings or {}) | ({} if epochs is None else {"epochs": epochs})
+        given = {name: _plain(value) for name, value in given.items()}
         overrides, options = method_options(self.method, given)
         if isinstance(self.recipe, Recipe):
             recipe = changed(self.recipe, data, overrides)
         else:
             recipe = load_recipe(self.recipe, data, overrides)
-        return RunConfig(
-            data, backbone, self.method, self.seed, shape[1], shape[0], recipe, options, held_out=self.calibration
-        )
+        seed, share = _plain(self.seed), _plain(self.calibration)
+        return RunConfig(data, backbone, self.method, seed, shape[1], shape[0], recipe, options, held_out=share)
 
     def _adopt(self, predictor: Predictor, classes: NDArray[Any]) -> None:
         predictor.classes = classes
         config = predictor.model.facts.config
         self.predictor_, self.classes_ = predictor, classes
         self.n_features_in_ = config.channels * config.size**2
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy, as a grid over an array gives, as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 class _Lines:

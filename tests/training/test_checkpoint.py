@@ -6,6 +6,7 @@ import pickle
 import re
 import shutil
 import stat
+import zipfile
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,19 @@ def test_truncated_state_is_refused(tmp_path: Path, cut: float) -> None:
     content = path.read_bytes()
     path.write_bytes(content[: int(cut * len(content))])
     assert "not a whole checkpoint" in refuses(path)
+
+
+def test_a_checkpoint_that_may_not_be_read_is_not_called_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_state(tmp_path / "state.pt", {"steps": 3})
+
+    def forbidden(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(zipfile, "ZipFile", forbidden)
+    with pytest.raises(RunError, match=r"state.pt cannot be read \(Permission denied\); mend this"):
+        load_state(tmp_path / "state.pt", "cpu")
 
 
 def test_one_wrong_bit_in_a_tensor_is_refused(tmp_path: Path) -> None:

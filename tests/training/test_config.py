@@ -20,6 +20,7 @@ FULL = replace(
     outliers="svhn",
     known="cat,dog",
     held_out=0.1,
+    skip_bad=True,
     recipe=replace(PLAIN.recipe, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4), rho=None),
 )
 
@@ -34,7 +35,7 @@ def test_a_config_survives_yaml_and_json(config: RunConfig) -> None:
 def test_no_setting_of_the_recipe_hides_one_of_the_run() -> None:
     own = {field.name for field in fields(RunConfig)} - {"recipe"}
     assert own.isdisjoint({field.name for field in fields(Recipe)})
-    assert set(PLAIN.mapping()) == own | {field.name for field in fields(Recipe)} - {"name"} | {"recipe"}
+    assert set(FULL.mapping()) == own | {field.name for field in fields(Recipe)} - {"name"} | {"recipe"}
     assert PLAIN.mapping()["recipe"] == "paper"
 
 
@@ -42,6 +43,11 @@ def test_weights_of_before_a_setting_was_added_are_still_readable() -> None:
     later = {"options", "outliers", "known", "held_out"}
     older = {name: value for name, value in PLAIN.mapping().items() if name not in later}
     assert RunConfig.from_mapping(older) == PLAIN
+
+
+def test_a_run_that_skips_nothing_has_the_mapping_it_had_before_that_could_be_chosen() -> None:
+    assert "skip_bad" not in PLAIN.mapping()
+    assert replace(PLAIN, skip_bad=True).mapping() == {**PLAIN.mapping(), "skip_bad": True}
 
 
 def test_keys_of_a_later_version_are_passed_over() -> None:

@@ -16,8 +16,9 @@ import torch
 from torch.multiprocessing.spawn import spawn
 
 from dsui.data.registry import load
+from dsui.errors import DsuiError
 from dsui.training.config import RunConfig
-from dsui.training.distributed import World, joined
+from dsui.training.distributed import DESCRIPTION, World, joined
 from dsui.training.recipe_file import load_recipe
 from dsui.training.trainer import Trainer
 from dsui.training.weights import load_weights
@@ -160,3 +161,29 @@ def test_torchrun_restarts_a_job_from_its_checkpoint(tmp_path: Path) -> None:
     _, said = job.communicate(timeout=90)
     assert job.returncode == 0, said
     assert len((out / "log.jsonl").read_text().splitlines()) == 30
+
+
+@pytest.mark.parametrize(
+    ("environment", "missing"),
+    [
+        ({"WORLD_SIZE": "2"}, "RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT"),
+        ({"WORLD_SIZE": "1", "RANK": "0", "MASTER_ADDR": "here", "MASTER_PORT": "1"}, "LOCAL_RANK"),
+    ],
+)
+def test_half_a_description_of_a_job_is_told(
+    environment: dict[str, str], missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in DESCRIPTION:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(DsuiError, match=f"a distributed job without {missing}; start it with torchrun"), joined("cpu"):
+        pass
+
+
+def test_a_world_of_one_needs_no_description(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in DESCRIPTION:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    with joined("cpu") as world:
+        assert world == World()

@@ -152,6 +152,17 @@ def test_every_different_setting_is_named(tmp_path: Path) -> None:
     RunFolder.resume(tmp_path, CONFIG).close()
 
 
+def test_skipping_bad_files_may_be_added_by_resuming_and_is_not_forgotten(tmp_path: Path) -> None:
+    begun(tmp_path)
+    skipping = {**CONFIG, "skip_bad": True}
+    with pytest.raises(RunError, match=r"other settings \(epochs: 100 there, 3 here\); resume with those"):
+        RunFolder.resume(tmp_path, {**skipping, "epochs": 3})
+    RunFolder.resume(tmp_path, skipping).close()
+    with pytest.raises(RunError, match=r"other settings \(skip_bad: true there, absent here\)"):
+        RunFolder.resume(tmp_path, CONFIG)
+    RunFolder.resume(tmp_path, skipping).close()
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -237,3 +248,20 @@ def test_full_disk_is_told_when_logging(tmp_path: Path) -> None:
         (tmp_path / "log.jsonl").symlink_to("/dev/full")
         with pytest.raises(RunError, match=r"log\.jsonl could not be written \(No space left on device\)"):
             folder.log({"step": 1})
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "log.jsonl"])
+def test_files_of_something_else_are_not_overwritten(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("my: own")
+    with pytest.raises(RunError, match=f"{name} is not of a run and would be overwritten; choose another --out"):
+        RunFolder.create(tmp_path, {})
+    assert (tmp_path / name).read_text() == "my: own"
+
+
+def test_a_trained_run_without_its_checkpoint_is_not_trained_again(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "run", {}) as folder:
+        folder.log({"step": 1})
+        folder.save_weights({"weight": torch.zeros(1)}, {})
+    with pytest.raises(RunError, match="is trained and its checkpoint is gone, so there is nothing to resume"):
+        RunFolder.resume(tmp_path / "run", {})
+    assert (tmp_path / "run" / "log.jsonl").read_text() == '{"step": 1}\n'

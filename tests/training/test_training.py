@@ -15,17 +15,20 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from typer.testing import CliRunner
 
 from dsui.cli import app
 from dsui.data.dataset import MemorySet, chosen
 from dsui.data.registry import load
 from dsui.errors import DivergenceError, DsuiError
+from dsui.training import checkpoint
 from dsui.training.checkpoint import RunError
 from dsui.training.config import RunConfig
 from dsui.training.distributed import World
 from dsui.training.loop import InterruptedRun, fit
 from dsui.training.recipe_file import load_recipe
+from dsui.training.schedule import rates
 from dsui.training.step import TrainingStep
 from dsui.training.trainer import Trainer
 from dsui.training.weights import load_weights
@@ -185,15 +188,63 @@ def test_a_finished_run_resumes_to_itself_and_is_not_overwritten(tmp_path: Path)
         trained(tmp_path / "run", config(seed=1, epochs=2), resume=True)
 
 
-def test_a_diverging_loss_stops_the_run_names_the_step_and_keeps_the_checkpoint(tmp_path: Path) -> None:
-    run = config(epochs=2)
-    trained(tmp_path / "run", run)
-    state = (tmp_path / "run" / "state.pt").read_bytes()
+def test_a_diverging_loss_stops_the_run_and_names_the_step(tmp_path: Path) -> None:
     wild = config("msp", optimizer="sgd", peak_rate=1e12, epochs=2, rate_warm_up=0)
     with pytest.raises(DivergenceError, match=r"the loss of step \d+ \(epoch 0\) is not a number or beyond 1e\+06"):
         trained(tmp_path / "wild", wild)
     assert not (tmp_path / "wild" / "model.safetensors").exists()
-    assert (tmp_path / "run" / "state.pt").read_bytes() == state
+
+
+def test_weights_that_an_update_ruined_are_never_saved_and_the_run_goes_on_from_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = config("msp", optimizer="sgd", epochs=2)
+    straight = trained(tmp_path / "straight", run)
+
+    def exploding(*args: Any) -> Tensor:
+        table = rates(*args).clone()
+        table[10:] = 1e12
+        return table
+
+    monkeypatch.setattr("dsui.training.trainer.rates", exploding)
+    monkeypatch.setattr(checkpoint.Pacer, "due", lambda *_: True)
+    with pytest.raises(
+        DivergenceError, match=r"a weight after step 11 is not.*last good checkpoint is of step 10; train"
+    ):
+        trained(tmp_path / "run", run)
+    monkeypatch.undo()
+    resumed = trained(tmp_path / "run", run, resume=True)
+    for ours, theirs in zip(resumed.method.state_dict().values(), straight.method.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_last_update_that_ruins_the_weights_leaves_no_model(tmp_path: Path) -> None:
+    wild = config("msp", optimizer="sgd", peak_rate=1e30, epochs=1, batch=1000, rate_warm_up=0)
+    with pytest.raises(DivergenceError, match="a weight after step 1 is not a number or beyond"):
+        trained(tmp_path / "wild", wild)
+    assert not (tmp_path / "wild" / "model.safetensors").exists()
+
+
+def test_averaging_late_begins_before_the_end_of_a_short_run(tmp_path: Path) -> None:
+    averaged = trained(tmp_path / "run", config("msp", epochs=2, average="swa"))
+    assert averaged.average is not None
+    assert averaged.average.state_dict()["updates"] == 1
+
+
+def test_normalisation_for_another_number_of_channels_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DsuiError, match="mean and std have 3 numbers and the images have 1 channels; give one"):
+        trained(tmp_path / "run", config(mean=[0.4, 0.5, 0.6], std=[0.2, 0.2, 0.2]))
+
+
+def test_a_checkpoint_of_another_network_is_told(tmp_path: Path) -> None:
+    run = config(epochs=1)
+    trained(tmp_path / "run", run)
+    state = checkpoint.load_state(tmp_path / "run" / "state.pt", CPU)
+    assert state is not None
+    state["model"]["strange"] = torch.zeros(1)
+    checkpoint.save_state(tmp_path / "run" / "state.pt", state)
+    with pytest.raises(RunError, match="holds another network than this version of dsui builds"):
+        trained(tmp_path / "run", run, resume=True)
 
 
 def test_the_paper_loss_stops_with_its_own_sentence(tmp_path: Path) -> None:

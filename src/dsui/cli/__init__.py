@@ -26,6 +26,9 @@ from dsui.cli.usage import STOPPED, Commands, say
 from dsui.cli.verify import verify
 from dsui.errors import DsuiError, Stopped
 
+NO_MEMORY = "DefaultCPUAllocator"
+"""In what PyTorch says when the machine's memory is full."""
+
 app = typer.Typer(
     cls=Commands,
     rich_markup_mode=None,  # its boxes leave too little of 80 columns for the words
@@ -66,6 +69,11 @@ def main() -> None:
     except (DsuiError, ValueError) as mistake:
         say(mistake)
         sys.exit(STOPPED if isinstance(mistake, Stopped) else 2 if isinstance(mistake, WrongUsage) else 1)
+    except (MemoryError, RuntimeError) as mistake:
+        if isinstance(mistake, RuntimeError) and NO_MEMORY not in str(mistake):
+            raise
+        say("there is not enough memory for this; choose smaller images, a smaller batch or fewer components.")
+        sys.exit(1)
     except KeyboardInterrupt:
         say("stopped.")
         sys.exit(STOPPED)

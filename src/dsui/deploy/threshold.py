@@ -16,6 +16,7 @@ promise is about foreign images.
 from __future__ import annotations
 
 import math
+import sys
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -70,7 +71,7 @@ def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
     for kept, allowed in reversed(allowed_errors(count, risk)):
         if wrong[kept - 1] <= allowed:
             return _keeping(kept, uncertainties, errors)
-    needed = math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-risk))
+    needed = math.ceil(min(math.log(1 - CONFIDENCE) / math.log1p(-risk), sys.maxsize))
     raise DsuiError(
         f"{count} calibration images, {int(wrong[-1])} of them predicted wrongly, cannot assure a risk of {risk}: that "
         f"takes {needed} accepted ones without an error, or more with errors; allow a larger risk, or train with more "

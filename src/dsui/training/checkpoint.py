@@ -7,6 +7,7 @@ writes a checksum of every part but does not look at it again; `load_state` does
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1  # of state.pt and model.safetensors; raised when older code could not read what newer code writes
 SHORTEST_PAUSE = 60.0  # seconds between checkpoints
+UNREADABLE = (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)  # of a file that may be whole all the same
 PAUSE_PER_SAVE = 49.0  # a save of d seconds and 49 d seconds of training: 2 % of the time is spent on saving
 
 
@@ -86,6 +88,8 @@ def load_state(path: Path, map_location: torch.device | str) -> dict[str, Any] |
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:  # a forged or foreign file can fail in any way inside the unpickler
+        if isinstance(error, OSError) and error.errno in UNREADABLE:
+            raise RunError(f"{path} cannot be read ({error.strerror}); mend this and run again.") from error
         raise RunError(
             f"{path} is not a whole checkpoint of dsui; delete it to train from the beginning, or choose another --out."
         ) from error

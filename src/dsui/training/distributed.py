@@ -12,6 +12,11 @@ from torch import distributed
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
+from dsui.errors import DsuiError
+
+DESCRIPTION = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+"""What torchrun says of a process in the environment."""
+
 
 @dataclass(frozen=True)
 class World:
@@ -33,10 +38,15 @@ class World:
 @contextmanager
 def joined(device_type: str) -> Iterator[World]:
     """The world that torchrun describes in the environment; alone without it. nccl on GPUs, gloo on CPUs."""
-    if "WORLD_SIZE" not in os.environ:
+    if os.environ.get("WORLD_SIZE", "1") == "1" and "RANK" not in os.environ:
         yield World()
         return
-    world = World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"]))
+    if missing := [name for name in DESCRIPTION if name not in os.environ]:
+        raise DsuiError(
+            f"the environment describes a distributed job without {', '.join(missing)}; start it with torchrun, "
+            "or unset WORLD_SIZE and RANK."
+        )
+    world = World(*(int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
     if device_type == "cuda":
         torch.cuda.set_device(world.local_rank)
     backend = "nccl" if device_type == "cuda" else "gloo"

@@ -21,7 +21,8 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         for number in SIGNALS if threading.current_thread() is threading.main_thread() else ():
-            self._former[number] = signal.signal(number, self._note)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as for a job that a script runs in the background
+                self._former[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(

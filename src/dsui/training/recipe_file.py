@@ -87,9 +87,10 @@ def method_options(name: str, overrides: Mapping[str, object]) -> tuple[dict[str
         key: _converted(key, value, f"the options of {name}", kinds[key]) for key, value in _parsed(of_method).items()
     }
     rest = {key: value for key, value in overrides.items() if key not in of_method}
+    settable = [key for key in KINDS if key != "name"]  # under another name its changes would go unnoticed
     for key in rest:
-        if key not in KINDS:
-            nearest = get_close_matches(key, [*KINDS, *kinds], n=1, cutoff=0)[0]
+        if key not in settable:
+            nearest = get_close_matches(key, [*settable, *kinds], n=1, cutoff=0)[0]
             raise RecipeError(f"neither the recipe nor {name} has a setting {key!r}; did you mean {nearest!r}?")
     return rest, options
 

@@ -1,0 +1,29 @@
+"""Signals as a wish to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from dsui.training.interruption import Interruption
+
+
+def test_the_first_signal_is_a_wish_and_the_second_acts_as_usual() -> None:
+    with Interruption() as interruption:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interruption.wanted
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_signal_that_the_process_was_told_to_ignore_is_ignored() -> None:
+    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Interruption() as interruption:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not interruption.wanted
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, former)
