@@ -13,6 +13,7 @@ from dsui.cli import app
 from dsui.data.dataset import Subset
 from dsui.data.folder import folder_set
 from dsui.data.registry import load
+from dsui.deploy.predictor import Predictor
 from dsui.errors import DsuiError
 from dsui.evaluation.results import read
 from dsui.report.figures import embedding
@@ -53,6 +54,9 @@ def test_a_folder_nobody_has_split_is_checked_trained_on_and_evaluated(tmp_path:
     trained = works(*TRAIN, *SHAPE, "--data", f"folder:{data}", "--out", run)
     notes = [line for line in trained.stderr.splitlines() if "set aside" in line]
     assert notes == [f"{aside} of 180 images of folder:{data} are set aside for test."]
+    calibration = Predictor.load(run, "cpu").calibration
+    share = 1 - calibration.errors.double().mean().item()
+    assert f"Trained; {share:.1%} of {len(calibration.errors)} held-out images are right; " in trained.stdout
     works("evaluate", run, *MISSED, "--quiet")
     rows, _ = read([run / "results.jsonl"])
     assert {(row.n_positive or 0) + (row.n_negative or 0) for row in rows if row.task == "misclassification"} == {aside}

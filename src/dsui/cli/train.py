@@ -176,7 +176,9 @@ def train(
         if world.leader and as_json:
             documents.show(_trained(config, out))
         elif world.leader and not quiet:
-            typer.echo(f"Trained; the weights are in {out / 'model.safetensors'}. Next: dsui evaluate {out}")
+            held = _held_out(out)
+            right = f"{held['accuracy']:.1%} of {held['images']:,} held-out images are right; " if held else ""
+            typer.echo(f"Trained; {right}the weights are in {out / 'model.safetensors'}. Next: dsui evaluate {out}")
 
 
 def _trained(config: RunConfig, out: Path) -> dict[str, object]:
@@ -197,7 +199,18 @@ def _trained(config: RunConfig, out: Path) -> dict[str, object]:
         "epochs": config.recipe.epochs,
         "seconds": round(sum(row["seconds"] for row in rows), 3),
         "figures": figures,
+        "held_out": _held_out(out),
     }
+
+
+def _held_out(out: Path) -> dict[str, float] | None:
+    """How many images a finished run held out, and the share it is right about; None of a run that held none out."""
+    from dsui.deploy.calibration import CALIBRATION, Calibration
+    from dsui.training.run_folder import WEIGHTS
+    from dsui.training.weights import read_metadata
+
+    errors = Calibration.from_text(read_metadata(out / WEIGHTS)[CALIBRATION]).errors
+    return {"images": len(errors), "accuracy": 1 - errors.double().mean().item()} if len(errors) else None
 
 
 def _restarted(config: Path) -> bool:
