@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli import documents
-from dsui.cli.options import Json, Quiet
+from dsui.cli.options import Json, Quiet, given_path
 from dsui.errors import Stopped
 
 if TYPE_CHECKING:
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from dsui.experiments.study import Study
     from dsui.report.tables import Table as Figures
 
-NEXT = "dsui train --data folder:PATH --method dsui --calibration 0.1 --out runs/mine"
+NEXT = "dsui train --data folder:PATH --backbone small --recipe demo --out runs/mine (with a GPU leave both out)"
 RUNS = 0.75
 """The share of training and testing in the time; the rest is the report."""
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each method.")] = 3,
-    out: Annotated[Path, typer.Option(help="Folder for the runs and report.html.")] = Path("dsui-demo"),
+    seeds: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Runs of each method.")] = 3,
+    out: Annotated[
+        Path, typer.Option(metavar="FOLDER", parser=given_path, help="Folder for the runs and report.html.")
+    ] = Path("dsui-demo"),
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
