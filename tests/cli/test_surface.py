@@ -330,6 +330,7 @@ def test_defaults_that_help_tells_are_those_in_use() -> None:
     ("words", "sentence"),
     [
         (("train", "--data", "digits", "--outliers", "digits"), "its images are not foreign to a network trained on"),
+        (("train", "--data", "folder:a/", "--outliers", "folder:./a"), "its images are not foreign to a network"),
         (("train", "--data", "digits", "--outliers", "photos"), "--outliers photos: it has no training images"),
         (("train", "--data", "digits", "--calibration", "1"), "1 is no share of the images below 1"),
         (("data", "get", "folder:mine"), "folder:mine is your own and already here"),
@@ -363,3 +364,34 @@ def test_a_stopped_training_ends_with_130_and_skipped_files_are_counted(tmp_path
     assert "folder:mine\n" in (tmp_path / "run" / "config.yaml").read_text()  # without the slash
     assert "1 files are left out; `dsui data check folder:mine --skip-bad` names them." in told
     assert "go on with the same command and --resume" in told
+
+
+def test_too_little_memory_is_a_sentence_and_other_faults_are_not_disguised(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(fault: Exception) -> None:
+        def command() -> None:
+            raise fault
+
+        monkeypatch.setattr("dsui.cli.app", command)
+        main()
+
+    for fault in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")):
+        with pytest.raises(SystemExit) as left:
+            fails(fault)
+        assert left.value.code == 1
+        assert capsys.readouterr().err == (
+            "dsui: there is not enough memory for this; choose smaller images, a smaller batch or fewer components.\n"
+        )
+    with pytest.raises(RuntimeError, match="something else"):
+        fails(RuntimeError("something else"))
+
+
+def test_a_large_network_on_a_cpu_and_a_lost_log_are_told_of_and_borne(tmp_path: Path) -> None:
+    words = ["train", "--data", "digits", "--backbone", "resnet18", "--recipe", "demo", "--set", "epochs=1"]
+    words += ["--set", "batch=1000", "--method", "msp", "--device", "cpu", "--out", str(tmp_path / "run")]
+    result = dsui(*words)
+    assert "resnet18 takes long without a GPU; begin with --backbone small --recipe demo." in result.stderr
+    (tmp_path / "run" / "log.jsonl").unlink()
+    again = json.loads(dsui(*words, "--resume", "--json").stdout)
+    assert (again["figures"], again["seconds"], again["held_out"]) == ({}, 0, None)

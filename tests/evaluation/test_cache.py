@@ -472,3 +472,8 @@ def test_a_default_that_changes_makes_older_outputs_unknown(monkeypatch: pytest.
     before = cache._names(source)
     monkeypatch.setattr("dsui.evaluation.cache.effective_options", lambda _method, _given: {"samples": 51})
     assert cache._names(source) != before
+    monkeypatch.undo()
+    for name in ("DEFINITION", "LAYOUT"):
+        monkeypatch.setattr(f"dsui.evaluation.cache.{name}", 0)
+        assert cache._names(source) != before, name
+        monkeypatch.undo()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,10 @@ def test_a_folder_without_weights_and_no_folder_at_all_are_told(tmp_path: Path) 
 
 def test_config_and_weights_say_the_same() -> None:
     assert RunConfig.from_mapping(json.loads(read_metadata(run() / WEIGHTS)["config"])) == run_facts(run()).config
+
+
+def test_a_run_of_a_version_with_other_options_is_told() -> None:
+    facts = run_facts(run())
+    strange = replace(facts, config=replace(facts.config, options={"strange": 1}))
+    with pytest.raises(RunError, match="was written by another version of dsui; use that one or train the run anew"):
+        load_model(strange, CPU)
