@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from digit_runs import evaluation, run
 from PIL import Image
 from sklearn.metrics import accuracy_score, average_precision_score, log_loss, roc_auc_score
 
+from dsui.data.registry import load
 from dsui.detectors import registry as detectors
 from dsui.detectors.energy import Energy
 from dsui.detectors.knn import KNN
@@ -19,6 +21,7 @@ from dsui.errors import DsuiError
 from dsui.evaluation import cache, tasks
 from dsui.evaluation.outputs import Outputs
 from dsui.evaluation.results import Row
+from dsui.evaluation.sources import Sources
 from dsui.evaluation.tasks import TASKS, Evaluation
 
 KNOWN = "0,1,2,3,4,5"
@@ -260,6 +263,22 @@ def test_a_foreign_set_with_the_runs_own_classes_is_warned_of(tmp_path: Path) ->
     assert len(heard) == 1
     assert f"digits and folder:{tmp_path} share classes by name (1: 3 / 3)" in heard[0]
     assert {(row.foreign, row.n_positive) for row in rows} == {("photos", 1500), (f"folder:{tmp_path}", 2)}
+
+
+def test_a_class_without_an_evaluated_image_is_told_of_once(tmp_path: Path) -> None:
+    for split, labels in (("train", range(10)), ("test", range(1, 10))):
+        digits = load("digits", split)
+        for label in labels:
+            (tmp_path / split / str(label)).mkdir(parents=True)
+            place = (digits.labels == label).nonzero().flatten()[:2]
+            for number, image in enumerate(digits.read(place)):
+                Image.fromarray(image[0].numpy()).save(tmp_path / split / str(label) / f"{number}.png")
+    told: list[str] = []
+    asked = evaluation(run(), warn=told.append)
+    asked.sources = Sources(replace(asked.sources.config, data=f"folder:{tmp_path}"), asked.sources.classes)
+    rows_of("misclassification", asked)
+    rows_of("noise", asked)
+    assert told == ["no image evaluated is of the class 0, so that the figures say nothing of it."]
 
 
 def test_progress_names_the_set(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_run_without_choices_trains_on_the_set_as_it_is() -> None:
 def test_images_that_are_read_from_files_are_not_decoded_to_be_chosen() -> None:
     labels = torch.arange(20) % 2
     absent = tuple(Path(f"no-such-file-{number}.png") for number in range(20))
-    files = FolderSet("folder:x", ("a", "b"), labels, absent, 8, 1, (), ())
+    files = FolderSet("folder:x", ("a", "b"), labels, absent, 8, 1, ())
     held = held_out_images(replace(RUN, held_out=0.2), files)
     assert torch.bincount(held.labels).tolist() == [2, 2]
     assert held.shape == (1, 8, 8)

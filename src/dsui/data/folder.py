@@ -44,8 +44,8 @@ class Skipped:
 class FolderSet:
     """Images decoded when they are read, so that a set larger than memory can be used; it travels to worker processes.
 
-    `skipped` holds the files left out on request, `absent` the classes of train of which this split has no image,
-    `set_aside` how many files are for test by rule, 0 where the user has split them.
+    `skipped` holds the files left out on request, `set_aside` says how many are for test by rule, 0 where the user has
+    split them.
     """
 
     name: str
@@ -55,7 +55,6 @@ class FolderSet:
     size: int
     channels: int
     skipped: tuple[Skipped, ...]
-    absent: tuple[str, ...]
     set_aside: int = 0
 
     @property
@@ -94,9 +93,7 @@ def folder_set(path: Path, split: str, size: int = 32, channels: int = 3, skip_b
     if not files:
         raise DataError(f"{top} holds no readable image for {split}; add images below {top}/CLASS.")
     known = torch.tensor(labels, dtype=torch.int64)
-    seen = set(labels)
-    absent = tuple(name for label, name in enumerate(classes) if label not in seen)
-    return FolderSet(f"folder:{path}", classes, known, tuple(files), size, channels, tuple(skipped), absent, set_aside)
+    return FolderSet(f"folder:{path}", classes, known, tuple(files), size, channels, tuple(skipped), set_aside)
 
 
 def is_split(path: Path) -> bool:

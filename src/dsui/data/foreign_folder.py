@@ -31,4 +31,4 @@ def foreign_folder(path: Path, size: int, channels: int, skip_bad: bool = False)
     names = [ANY if file.parent == top else file.parent.name for file in files]
     classes = tuple(sorted(set(names)))
     labels = torch.tensor([classes.index(name) for name in names], dtype=torch.int64)
-    return FolderSet(f"folder:{path}", classes, labels, tuple(files), size, channels, tuple(skipped), ())
+    return FolderSet(f"folder:{path}", classes, labels, tuple(files), size, channels, tuple(skipped))

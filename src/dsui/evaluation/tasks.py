@@ -36,6 +36,8 @@ from dsui.training.recipe_file import training_name
 TASKS = ("misclassification", "ood", "open-set", "noise", "fgsm")
 EPSILONS = (2 / 255, 4 / 255, 8 / 255, *(step / 10 for step in range(1, 11)))
 """The usual small attacks, and those of the paper."""
+NAMED = 5
+"""Most classes that a note names."""
 FIT_IMAGES = 50_000
 """Most training images a detector is fitted to: an even choice from a larger set."""
 
@@ -110,7 +112,9 @@ class Evaluation:
     @cached_property
     def _own(self) -> tuple[StoredOutputs, Scores]:
         """Of the in-domain images, which every task compares with."""
-        return self.scores(self.sources.own())
+        found = self.scores(self.sources.own())
+        self._warn_of_absent(found[0])
+        return found
 
     def _against(self, task: str, foreign: str | float, source: Source) -> Iterator[Row]:
         _, own = self._own
@@ -153,6 +157,14 @@ class Evaluation:
             for name, detector in self._unfitted.items()
             if obstacles[name] is None
         }
+
+    def _warn_of_absent(self, stored: StoredOutputs) -> None:
+        labels = stored.part("labels")
+        assert labels is not None
+        seen = set(labels.unique().tolist())
+        if absent := [name for label, name in enumerate(self.cache.facts.classes) if label not in seen]:
+            named = f"{', '.join(absent[:NAMED])}{' and others' * (len(absent) > NAMED)}"
+            self.warn(f"no image evaluated is of the class {named}, so that the figures say nothing of it.")
 
     def _warn_of_overlap(self, name: str, stored: StoredOutputs) -> None:
         empty = torch.zeros(0, 1, 1, 1, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64)
