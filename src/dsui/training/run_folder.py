@@ -92,13 +92,9 @@ class RunFolder:
     def save_state(self, state: Mapping[str, Any]) -> None:
         checkpoint.save_state(self.path / STATE, state)
 
-    def load_state(self, map_location: torch.device | str) -> dict[str, Any] | None:
-        """What was saved last, or None before the first checkpoint."""
-        return self.read_state(self.path, map_location)
-
     @staticmethod
     def read_state(path: Path, map_location: torch.device | str) -> dict[str, Any] | None:
-        """The checkpoint in the folder `path`, for the ranks that do not hold its lock."""
+        """What was saved last in the folder `path`, or None before that; ranks that do not hold its lock read it too."""
         return checkpoint.load_state(path / STATE, map_location)
 
     def save_weights(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
@@ -117,10 +113,6 @@ class RunFolder:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise unwritten(path, error) from error
-
-    def read_log(self) -> list[dict[str, Any]]:
-        """All rows but a torn last one."""
-        return [row for _, row in self._rows()]
 
     def trim_log(self, step: int) -> None:
         """Drop the rows after `step`, which a resumed run writes again, and a torn last one."""
