@@ -94,7 +94,7 @@ class RunFolder:
 
     @staticmethod
     def read_state(path: Path, map_location: torch.device | str) -> dict[str, Any] | None:
-        """What was saved last in the folder `path`, or None before that; ranks that do not hold its lock read it too."""
+        """What was saved last in the folder `path`, or None before that; ranks without its lock read it too."""
         return checkpoint.load_state(path / STATE, map_location)
 
     def save_weights(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
