@@ -9,6 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import digit_runs
 import pytest
 import torch
 from typer.testing import CliRunner, Result
@@ -137,6 +138,11 @@ def test_the_screen_leaves_out_variants_of_scores_and_says_how_to_see_them(run: 
     everything = dsui("evaluate", run, *MISSED, "--scores", "all")
     assert "sirc" in everything.stdout
     assert "--scores all" not in everything.stderr
+
+
+def test_a_methods_own_score_is_no_variant_whatever_it_begins_with(tmp_path: Path) -> None:
+    own = digit_runs.own_copy(digit_runs.run("logitnorm"), tmp_path / "logitnorm")
+    assert "normalized" in dsui("evaluate", own, *MISSED).stdout
 
 
 def test_detectors_are_scores_too(run: Path) -> None:

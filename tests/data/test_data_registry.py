@@ -11,7 +11,7 @@ from PIL import Image
 
 from dsui.data.digits import digits
 from dsui.data.photos import photo_patches
-from dsui.data.registry import PUBLISHED, default_root, load
+from dsui.data.registry import PUBLISHED, default_root, load, published
 from dsui.errors import DataError
 
 
@@ -89,3 +89,10 @@ def test_photo_patches_in_grey_are_those_in_colour_weighted() -> None:
     grey = (colour * torch.tensor([0.299, 0.587, 0.114]).view(3, 1, 1)).sum(1, keepdim=True)
     # Rounding to 8 bits moves each channel by at most half a level.
     assert torch.allclose(grey, photo_patches(50, 32, 0).double(), atol=0.5 / 255 + 1e-6)
+
+
+def test_a_run_on_arrays_is_told_so_whatever_folders_lie_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "arrays").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="trained on arrays in memory"):
+        published("arrays")

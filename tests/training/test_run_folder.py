@@ -156,17 +156,6 @@ def test_every_different_setting_is_named(tmp_path: Path) -> None:
     RunFolder.resume(tmp_path, CONFIG).close()
 
 
-def test_skipping_bad_files_may_be_added_by_resuming_and_is_not_forgotten(tmp_path: Path) -> None:
-    begun(tmp_path)
-    skipping = {**CONFIG, "skip_bad": True}
-    with pytest.raises(RunError, match=r"other settings \(epochs: 100 there, 3 here\); resume with those"):
-        RunFolder.resume(tmp_path, {**skipping, "epochs": 3})
-    RunFolder.resume(tmp_path, skipping).close()
-    with pytest.raises(RunError, match=r"other settings \(skip_bad: true there, absent here\)"):
-        RunFolder.resume(tmp_path, CONFIG)
-    RunFolder.resume(tmp_path, skipping).close()
-
-
 @pytest.mark.parametrize(
     "content",
     [

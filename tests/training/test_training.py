@@ -241,6 +241,9 @@ def test_a_checkpoint_of_another_network_is_told(tmp_path: Path) -> None:
     trained(tmp_path / "run", run)
     state = checkpoint.load_state(tmp_path / "run" / "state.pt", CPU)
     assert state is not None
+    del state["images"]  # as before checkpoints held it
+    checkpoint.save_state(tmp_path / "run" / "state.pt", state)
+    trained(tmp_path / "run", run, resume=True)
     state["model"]["strange"] = torch.zeros(1)
     checkpoint.save_state(tmp_path / "run" / "state.pt", state)
     with pytest.raises(RunError, match="holds another network than this version of dsui builds"):

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from dsui.evaluation.sources import Sources
 
 PARTS = ("test", "held-out")
-VARIANTS = ("sirc_", "sphere_", "floored_", "density_entropy", "density_energy", "max_logit", "norm")
-"""Scores that begin so are variants of others, and shown when asked for."""
+VARIANTS = ("floored_posterior", "density_entropy", "density_energy", "max_logit", "norm")
+"""These scores, and those that begin as follows, are variants of others, and shown when asked for."""
+VARIANT_BEGINNINGS = ("sirc_", "sphere_")
 
 
 def evaluate(
@@ -147,7 +148,8 @@ def evaluate(
 def _shown(rows: list[Row], scores: str) -> list[Row]:
     """The rows of these scores, or of all but variants of others, and of accuracy."""
     there = list(dict.fromkeys(row.score or "" for row in rows if row.task != "accuracy"))
-    wanted = chosen("score", scores, there) if scores else [name for name in there if not name.startswith(VARIANTS)]
+    usual = [name for name in there if name not in VARIANTS and not name.startswith(VARIANT_BEGINNINGS)]
+    wanted = chosen("score", scores, there) if scores else usual
     return [row for row in rows if row.task == "accuracy" or row.score in wanted]
 
 

@@ -41,7 +41,10 @@ class TrainingScreen:
     def epoch(self, row: dict[str, object]) -> None:
         figures = {name: value for name, value in row.items() if isinstance(value, float) and name != "seconds"}
         if not self.live:
-            done, seconds = int(str(row["epoch"])) + 1, float(str(row["seconds"]))
+            epoch, seconds = row["epoch"], row["seconds"]
+            assert isinstance(epoch, int)
+            assert isinstance(seconds, float)
+            done = epoch + 1
             left = f", {duration(seconds * (self.epochs - done))} left" if done < self.epochs else ""
             words = _words(figures, 4).replace("accuracy", "training accuracy")
             self.console.print(f"epoch {done}/{self.epochs}: {words}, {seconds:.3g} s{left}", soft_wrap=True)

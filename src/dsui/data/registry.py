@@ -63,12 +63,12 @@ def published(name: str) -> Published:
     """The facts about a data set by its name; a wrong name is answered with the nearest one."""
     if name in PUBLISHED:
         return PUBLISHED[name]
+    if name == ARRAYS:
+        raise DataError("the run was trained on arrays in memory, which are not on disk; evaluate it from Python.")
     if os.path.isdir(os.path.expanduser(name)):
         raise DataError(f"There is no data set {name!r}; a folder is named {FOLDER}{name}.")
     nearest = get_close_matches(name.lower(), PUBLISHED, n=1, cutoff=0.5)
     advice = f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(PUBLISHED)} and folder:PATH."
-    if name == ARRAYS:
-        raise DataError("the run was trained on arrays in memory, which are not on disk; evaluate it from Python.")
     raise DataError(f"There is no data set {name!r}; {advice}")
 
 

@@ -32,8 +32,6 @@ WEIGHTS = "model.safetensors"
 LOG = "log.jsonl"
 RESULTS = "results.jsonl"
 LOCK = ".lock"
-ADDABLE = ("skip_bad",)
-"""Settings that a run may be resumed with although it was begun without: a file can break while a run is stopped."""
 
 
 class RunFolder:
@@ -58,7 +56,7 @@ class RunFolder:
             if any((path / name).exists() for name in (STATE, WEIGHTS)):
                 raise RunError(f"{path} already holds a run; use --resume or another --out.")
             folder._write(LOG, b"")
-            folder._write_config()
+            folder._write(CONFIG, yaml.safe_dump(folder.config, sort_keys=False, allow_unicode=True).encode())
             on_error.pop_all()
         return folder
 
@@ -69,8 +67,7 @@ class RunFolder:
             raise RunError(f"{path} holds no run to resume ({CONFIG} is missing); leave out --resume or correct --out.")
         with contextlib.ExitStack() as on_error:
             folder = on_error.enter_context(cls(path, config))
-            found, here = _read_config(path / CONFIG), _settings(folder.config)
-            there = {key: here[key] for key in ADDABLE if key in here} | found
+            there, here = _read_config(path / CONFIG), _settings(folder.config)
             if differences := [
                 f"{key}: {_shown(there, key)} there, {_shown(here, key)} here"
                 for key in there | here
@@ -80,8 +77,6 @@ class RunFolder:
                     f"{path} was begun with other settings ({'; '.join(differences)}); "
                     "resume with those or choose another --out."
                 )
-            if there != found:
-                folder._write_config()
             if not (path / STATE).exists():
                 if (path / WEIGHTS).exists():
                     raise RunError(f"{path} is trained and its checkpoint is gone, so there is nothing to resume.")
@@ -130,9 +125,6 @@ class RunFolder:
             except (ValueError, TypeError) as error:
                 raise RunError(f"{path} is damaged in line {number}; delete that line.") from error
         return rows
-
-    def _write_config(self) -> None:
-        self._write(CONFIG, yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True).encode())
 
     def _write(self, name: str, content: bytes) -> None:
         write_whole(self.path / name, lambda stream: stream.write(content))

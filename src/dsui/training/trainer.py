@@ -163,7 +163,7 @@ class Trainer:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        if state["images"] != self.images:
+        if state.get("images", self.images) != self.images:  # older checkpoints do not say
             raise DsuiError(
                 f"the images of {self.config.data} are not those this run was begun with; bring them back as they "
                 "were, or train anew with another --out."
