@@ -133,10 +133,12 @@ def test_the_screen_leaves_out_variants_of_scores_and_says_how_to_see_them(run: 
     result = dsui("evaluate", run, *MISSED)
     assert "Max.P." in result.stdout
     assert "uncertainty" in result.stdout
-    assert "sirc" not in result.stdout
+    for variant in ("sirc_energy", "max_logit"):
+        assert variant not in result.stdout
     assert "--scores all shows them" in result.stderr
     everything = dsui("evaluate", run, *MISSED, "--scores", "all")
-    assert "sirc" in everything.stdout
+    for variant in ("sirc_energy", "max_logit"):
+        assert variant in everything.stdout
     assert "--scores all" not in everything.stderr
 
 
