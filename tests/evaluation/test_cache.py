@@ -145,12 +145,13 @@ def test_the_next_sets_images_are_read_while_one_is_looked_at_and_those_that_are
 
         return Source(name, "first", load)
 
-    asked = cache.read_ahead([named("test"), named("a"), named("b"), named("c")])
+    asked = cache.read_ahead([named(name) for name in ("test", *"abcdef")])
     assert next(asked).name == "a"
-    wait_until(lambda: read == ["a", "b"])  # and never two ahead, which would hold three sets in memory
-    found = [cache.get(next(asked)), cache.get(next(asked))]
+    wait_until(lambda: read == list("abcd"))  # and no more: every set is held in memory
+    found = [cache.get(each) for each in asked]
+    assert len(found) == 5
     assert all(right(stored) for stored in found)
-    assert (next(asked, None), read) == (None, ["a", "b", "c"])
+    assert read == list("abcdef")
 
 
 def test_images_that_cannot_be_read_are_told_when_their_turn_comes(facts: RunFacts) -> None:

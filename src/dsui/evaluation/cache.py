@@ -13,6 +13,7 @@ import hashlib
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -41,6 +42,7 @@ if sys.platform != "win32":
 CHUNK = 10_000
 BATCH = 500
 SAMPLING_SEED = 0
+AHEAD = 3  # sets, some of which are slow to read and others to predict
 LAYOUT = 2  # of the files' metadata; files of an earlier one are not found
 Progress = Callable[[int, int], None]
 
@@ -129,14 +131,14 @@ class OutputCache:
             return self._find(source) or self._compute(source, progress)
 
     def read_ahead(self, sources: Iterable[Source]) -> Iterator[Source]:
-        """Those whose outputs are not there yet, each to be given to `get` before the next is asked for: the next one's
-        images are read meanwhile."""
-        missing = [source for source in sources if self._find(source) is None]
+        """Those whose outputs are not there yet, each to be given to `get` before the next is asked for: the images of
+        the next AHEAD sets are read meanwhile, one set after another."""
+        missing = iter([source for source in sources if self._find(source) is None])
         with ThreadPoolExecutor(1) as reader:
-            reading = [reader.submit(source.load) for source in missing[:1]]
-            for number, source in enumerate(missing):
-                images = reading.pop()
-                reading = [reader.submit(following.load) for following in missing[number + 1 : number + 2]]
+            reading = deque((source, reader.submit(source.load)) for source in islice(missing, AHEAD))
+            while reading:
+                source, images = reading.popleft()
+                reading.extend((following, reader.submit(following.load)) for following in islice(missing, 1))
                 yield source._replace(load=images.result)
 
     def _names(self, source: Source) -> tuple[str, str]:
