@@ -23,7 +23,7 @@ from dsui.evaluation.calibration import reliability_bins
 from dsui.evaluation.metrics import aupr, aurc, auroc
 from dsui.evaluation.results import Row
 from dsui.report.figures import canvas
-from dsui.report.figures.canvas import Drawing, pens, to_inline, to_png, to_svg
+from dsui.report.figures.canvas import INK, Drawing, pens, to_inline, to_png, to_svg
 from dsui.report.figures.components import component_usage
 from dsui.report.figures.curves import POINTS, PRECISION_RECALL, RISK_COVERAGE, ROC, curves, thinned
 from dsui.report.figures.distributions import distributions, fitted
@@ -230,6 +230,24 @@ def test_pairs_stand_in_order_and_attacks_by_their_strength() -> None:
     line = axes_of(first).containers[0][0]
     assert np.asarray(line.get_xdata()).tolist() == [2 / 255, 0.5, 1.0]
     assert "ε" in axes_of(first).get_xlabel()
+    assert axes_of(first).get_xscale() == "log", "the weak attack is seen apart from nothing"
+    assert [label.get_text() for label in axes_of(first).get_xticklabels()] == ["0.01", "0.03", "0.1", "0.3", "1"]
+    (strong, _), *_ = panels([row for row in attacked if row.foreign != 2 / 255], ATTACKS)
+    assert axes_of(strong).get_xscale() == "linear"
+
+
+def test_a_single_line_of_dsui_is_ink_and_several_are_told_apart() -> None:
+    def colors(*methods: str) -> dict[str, str]:
+        two = [*rows("ood", "photos"), *rows("noise", "noise")]
+        made = [replace(row, method=method) for row in two if row.method == "dsui" for method in methods]
+        (first, _), *_ = panels(made, PAIRS)
+        return {str(each.get_label()): str(each[0].get_color()) for each in axes_of(first).containers}
+
+    one = colors("dsui", "msp", "rkl")
+    assert one["dsui"] == INK
+    assert one["msp"] == next(pens()).color
+    assert len(set(one.values())) == 3
+    assert len(set(colors("dsui", "dsui K1", "msp").values())) == 3
 
 
 def test_a_single_place_is_no_figure_and_attacked_sets_are_drawn_apart() -> None:

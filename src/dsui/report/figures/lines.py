@@ -14,11 +14,13 @@ from typing import NamedTuple
 from dsui.evaluation.results import Row
 from dsui.report.columns import METRICS, SCORES, UNKNOWN, Figure
 from dsui.report.comparison import available, compare
-from dsui.report.figures.canvas import Drawing, legend_below, named_ticks, panel, pens, short, styled
+from dsui.report.figures.canvas import INK, Drawing, legend_below, named_ticks, panel, pens, short, styled
 from dsui.report.tables import Line, Table
 
 SHOWN = [("auroc", "max_probability"), ("auroc", "entropy"), ("aupr", "max_probability"), ("aupr", "entropy")]
 """The four panels of the paper."""
+WEAK, TICKS = 0.1, (0.01, 0.03, 0.1, 0.3, 1)
+"""Attacks weaker than the paper's would lie on one another on a linear axis."""
 FEWEST_PLACES = 2
 """A single place has no line, and its figures stand in the tables."""
 
@@ -99,6 +101,11 @@ def lines(name: str, places: Sequence[str | float], table: Table, metric: str) -
         axes.grid(axis="x", visible=False)
     else:
         axes.set_xlabel("strength ε of the attack, in pixel units of 0 to 1")
+        if min(numbers) < WEAK:
+            axes.set_xscale("log")
+            ticks = [number for number in TICKS if min(numbers) <= number <= max(numbers)]
+            axes.set_xticks(ticks, [f"{number:g}" for number in ticks])
+            axes.minorticks_off()
     axes.set_ylabel(f"{unit.title} ({unit.unit}), {'higher' if unit.higher_is_better else 'lower'} is better")
     legend_below(figure, axes)
     spoken = "; ".join(f"{line.label} {_spoken(line, places, unit.scale)}" for line, _ in drawn)
@@ -106,11 +113,12 @@ def lines(name: str, places: Sequence[str | float], table: Table, metric: str) -
 
 
 def _pens(own: Sequence[Line]) -> list[tuple[str, str, str]]:
-    """DS-UI dashed and all others solid, as in the paper; colour and marker tell the others apart."""
-    return [
-        (pen.color, "--" if line.label.split(" ")[0] == "dsui" else "-", pen.marker)
-        for line, pen in zip(own, pens(), strict=False)
-    ]
+    """DS-UI dashed and all others solid, as in the paper; colour and marker tell lines apart. A single line of DS-UI is
+    drawn in ink and leaves the colours to the others."""
+    ours = [line.label.split(" ")[0] == "dsui" for line in own]
+    alone, drawing = sum(ours) == 1, pens()
+    chosen = [(INK, "X") if mine and alone else next(drawing)[::2] for mine in ours]
+    return [(color, "--" if mine else "-", marker) for mine, (color, marker) in zip(ours, chosen, strict=True)]
 
 
 def _places_with_figures(table: Table) -> int:
