@@ -180,6 +180,7 @@ class Place:
 
     def training(self, out: str) -> list[object]:
         settings = ["--backbone", "small", "--recipe", "demo", "--method", "msp", "--set", "epochs=2"]
+        settings += ["--calibration", "0.1"]
         return ["train", "--data", "digits", *settings, "--device", "cpu", "--out", self.folder / out]
 
     def calls(self, name: str) -> dict[Words, list[object]]:
@@ -191,6 +192,7 @@ class Place:
             ("reproduce",): ["reproduce", self.folder / "grid.yaml", "--out", self.folder / "study", "--device", "cpu"],
             ("report",): ["report", self.run, "--out", self.folder / f"{name}.html", "--root", self.folder],
             ("predict",): ["predict", self.run, self.folder / "image.png"],
+            ("threshold",): ["threshold", self.run, "--risk", "", "--coverage", "0.5"],
             ("data", "list"): ["data", "list"],
             ("data", "get"): ["data", "get", "digits"],
             ("data", "check"): ["data", "check", "digits"],
@@ -219,6 +221,7 @@ ASKED: dict[Words, set[str]] = {
     ("reproduce",): {"study", "cells", "table", "files"},
     ("report",): {"page", "bytes", "figures"},
     ("predict",): {"file", "label", "uncertainty", "error"},
+    ("threshold",): {"columns", "lines", "note"},
     ("data", "list"): {"name", "present", "licence", "source"},
     ("data", "get"): {"name", "root", "fetched", "check"},
     ("data", "check"): {"name", "splits", "absent", "problems"},
@@ -226,7 +229,7 @@ ASKED: dict[Words, set[str]] = {
 }
 ROWS: set[Words] = {("evaluate",), ("predict",)}
 """Print rows as they come, one JSON object to a line."""
-MADE_TO_PRINT: set[Words] = {("compare",), ("predict",), ("data", "list"), ("info",)}
+MADE_TO_PRINT: set[Words] = {("compare",), ("predict",), ("threshold",), ("data", "list"), ("info",)}
 """What they print is what was asked for, also of a quiet command."""
 
 

@@ -34,12 +34,15 @@ def test_the_threshold_by_coverage_is_an_order_statistic_and_says_what_it_keeps(
     assert at_coverage(scores[1:], errors[1:], 0.55).value == 54  # 100 * 0.55 is 55.00000000000001 in float64
 
 
-@pytest.mark.parametrize(("coverage", "needed"), [(0.95, 19), (0.9, 9), (0.5, 1), (0.99, 99), (0.999, 999)])
+@pytest.mark.parametrize(
+    ("coverage", "needed"), [(0.95, 19), (0.9, 9), (0.5, 1), (0.99, 99), (0.999, 999), (0.9999, 9999)]
+)
 def test_too_few_images_for_a_coverage_are_told_with_how_many_it_takes(coverage: float, needed: int) -> None:
     scores = torch.arange(needed, dtype=torch.float64)
-    assert at_coverage(scores, NONE_WRONG[:needed], coverage).value == needed - 1
+    right = torch.zeros(needed, dtype=torch.bool)
+    assert at_coverage(scores, right, coverage).value == needed - 1
     with pytest.raises(DsuiError, match=f"takes at least {needed} calibration images and there are {needed - 1}; "):
-        at_coverage(scores[1:], NONE_WRONG[: needed - 1], coverage)
+        at_coverage(scores[1:], right[1:], coverage)
 
 
 def chances_of_breach(count: int, risk: float, exponent: float, scale: float, trials: int) -> tuple[float, float]:

@@ -21,6 +21,7 @@ from dsui.cli.info import info
 from dsui.cli.predict import predict
 from dsui.cli.report import report
 from dsui.cli.reproduce import reproduce
+from dsui.cli.threshold import threshold
 from dsui.cli.train import train
 from dsui.cli.usage import STOPPED, Commands, say
 from dsui.cli.verify import verify
@@ -42,6 +43,7 @@ app.command()(compare)
 app.command()(reproduce)
 app.command()(report)
 app.command()(predict)
+app.command()(threshold)
 app.add_typer(data_app, name="data")
 app.command()(verify)
 app.command()(info)

@@ -20,9 +20,13 @@ from dsui.data.pipeline import Batch, Source, open_source
 from dsui.deploy.forward import forward
 from dsui.deploy.threshold import Threshold, at_coverage, at_risk
 from dsui.errors import DsuiError
+from dsui.evaluation.model import RunFacts
 from dsui.evaluation.outputs import DEFINITION, Outputs
 from dsui.evaluation.scores import Moments, Reference, all_scores, reference
 from dsui.methods.method import Method
+from dsui.training.checkpoint import RunError
+from dsui.training.run_folder import WEIGHTS
+from dsui.training.weights import read_metadata
 
 MOST_IMAGES = 10_000
 """Of each kind, an even choice where there are more: the deviation of a mean is a hundredth of the images' own."""
@@ -42,15 +46,19 @@ class Calibration:
         """By one of the two; see `dsui.deploy.threshold`."""
         if (coverage is None) == (risk is None):
             raise ValueError("choose a threshold by coverage or by risk, one of the two.")
+        self.check()
+        if coverage is not None:
+            return at_coverage(self.uncertainties, self.errors, coverage)
+        assert risk is not None
+        return at_risk(self.uncertainties, self.errors, risk)
+
+    def check(self) -> None:
+        """Whether there are images to choose a threshold by."""
         if len(self.uncertainties) == 0:
             raise DsuiError(
                 "this model was trained without calibration images, which a threshold needs; train it with "
                 "--calibration 0.1, in Python calibration=0.1."
             )
-        if coverage is not None:
-            return at_coverage(self.uncertainties, self.errors, coverage)
-        assert risk is not None
-        return at_risk(self.uncertainties, self.errors, risk)
 
     def to_text(self) -> str:
         """JSON, which keeps every bit of a float."""
@@ -77,6 +85,18 @@ class Calibration:
         if uncertainties.shape != errors.shape:
             raise ValueError("as many uncertainties as errors are needed")
         return cls(Reference(moments, None if floor is None else float(floor)), uncertainties, errors)
+
+
+def stored_calibration(facts: RunFacts) -> Calibration:
+    """What training stored beside a run's weights."""
+    file = facts.path / WEIGHTS
+    text = read_metadata(file).get(CALIBRATION)
+    if text is None:
+        raise RunError(f"{file} is of before dsui stored what predictions need; train the run anew.")
+    try:
+        return Calibration.from_text(text)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(f"{file} holds no calibration that this dsui can read; train the run anew.") from error
 
 
 def measure(

@@ -25,7 +25,7 @@ from dsui.backbones.own import as_backbone
 from dsui.backbones.registry import lent
 from dsui.checks import check_at_least
 from dsui.data.decode import ImageError
-from dsui.deploy.calibration import CALIBRATION, Calibration
+from dsui.deploy.calibration import Calibration, stored_calibration
 from dsui.deploy.files import ahead
 from dsui.deploy.forward import forward
 from dsui.deploy.pixels import check_size, from_any, from_arrays
@@ -33,9 +33,6 @@ from dsui.deploy.prediction import Prediction
 from dsui.deploy.threshold import Threshold
 from dsui.errors import DataError, DsuiError
 from dsui.evaluation.model import Model, load_model, run_facts
-from dsui.training.checkpoint import RunError
-from dsui.training.run_folder import WEIGHTS
-from dsui.training.weights import read_metadata
 
 BATCH = 128
 
@@ -54,14 +51,7 @@ class Predictor:
     ) -> Predictor:
         """The run in the folder `path`; `backbone` is for one that was trained on a module of the user's own."""
         facts = run_facts(Path(path))
-        file = facts.path / WEIGHTS
-        text = read_metadata(file).get(CALIBRATION)
-        if text is None:
-            raise RunError(f"{file} is of before dsui stored what predictions need; train the run anew.")
-        try:
-            calibration = Calibration.from_text(text)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RunError(f"{file} holds no calibration that this dsui can read; train the run anew.") from error
+        calibration = stored_calibration(facts)
         shape = (facts.config.channels, facts.config.size, facts.config.size)
         with nullcontext() if backbone is None else lent(as_backbone(backbone, shape), type(backbone).__name__):
             return cls(load_model(facts, as_device(device)), calibration)

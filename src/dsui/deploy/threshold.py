@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import sys
+from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,8 +32,6 @@ CONFIDENCE = 0.95
 LEVELS = 20
 HALVINGS = 12
 """Of the interval in which the common level is sought: to a part in four thousand."""
-DIGITS = 9
-"""Decimals of (n + 1) c that count: 20 * 0.95 must be 19 whatever its last bits."""
 
 
 class Threshold(NamedTuple):
@@ -51,10 +50,10 @@ def at_coverage(uncertainties: Tensor, errors: Tensor, coverage: float) -> Thres
     """From [N] uncertainties and whether each prediction was wrong."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be a share of the images between 0 and 1, as in 0.95, got {coverage}.")
-    count = len(uncertainties)
-    kept = math.ceil(round((count + 1) * coverage, DIGITS))
+    count, share = len(uncertainties), Fraction(str(coverage))  # as it was written: 20 * 0.95 is 19, not more
+    kept = math.ceil((count + 1) * share)
     if kept > count:
-        needed = math.ceil(round(coverage / (1 - coverage), DIGITS))
+        needed = math.ceil(share / (1 - share))
         raise DsuiError(
             f"a coverage of {coverage} takes at least {needed} calibration images and there are {count}; "
             "choose a lower one, or train with more images or a larger --calibration."

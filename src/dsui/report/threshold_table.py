@@ -1,0 +1,32 @@
+"""Thresholds as lines of a table: what each lets through of every kind of image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dsui.deploy.effects import Judged, Limit
+from dsui.report.tables import Cell, Column, Line, Table
+
+
+def threshold_table(title: str, limits: Sequence[Limit], kinds: Mapping[str, Judged], calibrated: int) -> Table:
+    """`kinds` by name; `calibrated` is how many images the limits were chosen by."""
+    columns = [Column(("uncertainty", "up to"), decimals=3)]
+    for name, images in kinds.items():
+        columns.append(Column((name, "accepted"), unit="%", scale=100, decimals=1))
+        if images.errors is not None:
+            columns.append(Column((name, "wrong"), unit="%", scale=100, decimals=2))
+    counts = ", ".join(f"{len(images.uncertainties):,} of {name}" for name, images in kinds.items())
+    note = f"Wrong: among the accepted. Images: {counts}; the thresholds were chosen by {calibrated:,} others."
+    obstacles = [f"{each.obstacle[:1].upper()}{each.obstacle[1:]}" for each in limits if each.obstacle]
+    lines = tuple(Line(each.demand.name, tuple(_cells(each.value, kinds))) for each in limits)
+    return Table(title, tuple(columns), lines, " ".join([note, *obstacles]), corner="accepting by")
+
+
+def _cells(value: float | None, kinds: Mapping[str, Judged]) -> list[Cell]:
+    cells = [Cell(value, text="any" if value == math.inf else "-")]
+    for images in kinds.values():
+        cells.append(Cell(None if value is None else images.accepted(value)))
+        if images.errors is not None:
+            cells.append(Cell(None if value is None else images.wrong(value)))
+    return cells
