@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dsui.data.dataset import MemorySet
+from dsui.data.foreign import LUMA
 from dsui.data.published import Published, Split
 
 SMALLEST_CROP, LARGEST_CROP = 32, 128
 SET_IMAGES, SET_SIDE, SET_SEED = 1500, 32, 0
-LUMA = (0.299, 0.587, 0.114)
 
 
 def photo_patches(count: int, side: int, seed: int) -> Tensor:
