@@ -111,10 +111,14 @@ def test_more_concentration_at_the_same_mean_is_less_uncertainty(classes: int) -
 
 
 def test_bounded_concentrations_keep_the_gradient_of_the_bound() -> None:
-    logits = torch.tensor([[-30.0, -1.0, 30.0]], requires_grad=True)
+    logits = torch.tensor([[-30.0, 27.0, 30.0], [-30.0, -1.0, 2.0]], requires_grad=True)
     alpha = bounded_concentrations(logits, 0.01, 1000.0)
+    expected = [
+        [0.01, 1000 * math.exp(-3), 1000],
+        [0.01, math.exp(-1), math.exp(2)],
+    ]  # which class is ahead, and how far
     torch.testing.assert_close(
-        alpha.detach(), torch.tensor([[0.01, math.exp(-1), 1000.0]], dtype=torch.float64), rtol=1e-12, atol=0
+        alpha.detach(), torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0
     )  # one exp in float64
     alpha.sum().backward()
     assert logits.grad is not None

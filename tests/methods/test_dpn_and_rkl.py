@@ -15,7 +15,7 @@ from dsui.data.noise import noise_set
 from dsui.data.photos import photo_patches
 from dsui.evaluation.metrics import auroc
 from dsui.methods.dirichlet import kl_divergence, label_concentrations
-from dsui.methods.dpn import LARGEST, SMALLEST, PriorNetwork
+from dsui.methods.dpn import SMALLEST, PriorNetwork
 from dsui.methods.registry import build
 from dsui.training.recipe_file import load_recipe
 from dsui.training.trainer import Trainer
@@ -117,7 +117,7 @@ def test_bounds_of_the_loss_hold_every_best_alpha(name: str, concentration: floa
         shares = (torch.arange(10) < candidates) / candidates
         alpha, _ = best(name, shares, concentration)
         assert alpha.min() > SMALLEST
-        assert alpha.max() < LARGEST * (1 + concentration)
+        assert alpha.max() < made(name, 10).largest * (1 + concentration)
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -129,8 +129,14 @@ def test_gradient_is_finite_and_bounded_and_points_home_for_any_float32_logits(n
     slope = rows * gradient(method, far, labels)
     assert slope.isfinite().all()
     surprise = (torch.digamma(torch.tensor(classes + 100.0)) - torch.digamma(torch.tensor(1.0))).item()
-    steepest = {"dpn": LARGEST * 101 * surprise, "rkl": 1.01 / SMALLEST}[name]  # at the upper and at the lower bound
+    steepest = {"dpn": method.largest * 101 * surprise, "rkl": 1.01 / SMALLEST}[
+        name
+    ]  # at the upper and at the lower bound
     assert slope.abs().max() < 1.01 * steepest  # terms that vanish beside the steepest one
+    right, mistaken = torch.zeros(1, classes), torch.zeros(1, classes)
+    right[0, :2], mistaken[0, :2] = torch.tensor([50.0, 9.0]), torch.tensor([9.0, 50.0])
+    zero = torch.tensor([0])
+    assert method.loss(right, zero) < method.loss(mistaken, zero), "beyond the bound it still counts who is ahead"
     wrong = torch.full((classes, classes), -30.0).fill_diagonal_(30.0)
     swapped = torch.arange(classes).roll(1)
     slope = gradient(method, wrong, swapped)

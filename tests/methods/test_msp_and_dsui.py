@@ -91,6 +91,15 @@ def test_a_prediction_does_not_depend_on_its_neighbours_in_the_batch(method: str
     torch.testing.assert_close(whole.logits[:32], half.logits, rtol=1e-4, atol=1e-4)  # float32, other block sizes
 
 
+@pytest.mark.parametrize("method", names())
+def test_the_last_layer_is_float32_where_those_before_it_are_lowered(method: str) -> None:
+    made = build(method, "small", 1, 10, load_recipe("demo", "digits", {"neck": True, "dropout": 0.2}))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = made.logits(made(torch.rand(8, 1, 8, 8)))
+    assert found.dtype == torch.float32
+    assert not torch.equal(found, found.bfloat16().float())
+
+
 def test_kappa_sets_the_temperature_and_never_below_one() -> None:
     recipe = load_recipe("demo", "digits")
     made = [build("dsui", "small", 1, 10, recipe, {"kappa": kappa}) for kappa in (16.0, 64.0, 1000.0)]

@@ -79,7 +79,7 @@ class Diffusion(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         convolutions = [layer for _ in range(3) for layer in (*normalised(width), convolution(width, width))]
-        self.layers = nn.Sequential(*convolutions, Pooling(width), linear(width, 1))
+        self.layers = nn.Sequential(*convolutions, Pooling(width), started(nn.Linear(width, 1)))
 
     def forward(self, h: Tensor) -> Tensor:
         odds: Tensor = self.layers(h)
@@ -106,8 +106,7 @@ def convolution(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, bia
     return layer
 
 
-def linear(inputs: int, outputs: int) -> nn.Linear:
-    layer = nn.Linear(inputs, outputs)
+def started(layer: nn.Linear) -> nn.Linear:
     nn.init.normal_(layer.weight, std=LINEAR_DEVIATION)
     nn.init.zeros_(layer.bias)
     return layer

@@ -43,9 +43,14 @@ def label_concentrations(labels: Tensor, num_classes: int, concentration: float)
 
 
 def bounded_concentrations(logits: Tensor, smallest: float, largest: float) -> Tensor:
-    """exp(y) in float64, within bounds beyond which y keeps the gradient it has at the bound. [B, C] -> [B, C]"""
+    """exp(y) in float64, within bounds beyond which y keeps the gradient it has at the bound. [B, C] -> [B, C]
+
+    Where the largest y is too large, all of an image's are lowered by as much: which class is ahead, and how far, must
+    not be lost.
+    """
     logits = logits.double()
-    bounded = logits.clamp(math.log(smallest), math.log(largest))
+    excess = (logits.amax(-1, keepdim=True) - math.log(largest)).clamp_min(0)
+    bounded = (logits - excess).clamp_min(math.log(smallest))
     return (logits + (bounded - logits).detach()).exp()
 
 

@@ -30,11 +30,11 @@ from dsui.methods.dirichlet import (
 from dsui.methods.msp import MaxSoftmax
 from dsui.training.recipe import Recipe
 
-SMALLEST, LARGEST = 1e-2, 10.0
-"""In the loss alpha lies between SMALLEST and LARGEST times the largest target; the alpha that is best for an image,
-however its labels are distributed, lies well within. By y, the gradient of one divergence grows as 1 / alpha, that of
-the other as alpha; beyond the bounds it stays what it is there, so that it neither dies nor lets one badly wrong image
-drown the others."""
+SMALLEST = 1e-2
+"""In the loss alpha is at least this, and at most `largest` times the largest target; the alpha that is best for an
+image, however its labels are distributed, lies well within. By y, the gradient of one divergence grows as 1 / alpha,
+that of the other as alpha; beyond the bounds it stays what it is there, so that it neither dies nor lets one badly
+wrong image drown the others."""
 
 
 class PriorNetwork(MaxSoftmax):
@@ -44,6 +44,7 @@ class PriorNetwork(MaxSoftmax):
     """
 
     learns_from_outliers = True
+    largest = 10.0
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class PriorNetwork(MaxSoftmax):
         self.concentration, self.outlier_weight = concentration, outlier_weight
 
     def loss(self, output: Tensor, labels: Tensor) -> Tensor:
-        alpha = bounded_concentrations(output, SMALLEST, LARGEST * (1 + self.concentration))
+        alpha = bounded_concentrations(output, SMALLEST, self.largest * (1 + self.concentration))
         own, foreign = alpha[: len(labels)], alpha[len(labels) :]
         target = label_concentrations(labels, alpha.shape[1], self.concentration)
         value = self._divergence(own, target).mean()

@@ -8,11 +8,11 @@ by themselves.
 from __future__ import annotations
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from dsui.evaluation.outputs import Outputs, share_of_radius
 from dsui.methods.method import Method
-from dsui.methods.network import FeatureNetwork
+from dsui.methods.network import FeatureNetwork, OutputLayer
 from dsui.projection import SphereProjection
 from dsui.training.recipe import Recipe
 
@@ -24,7 +24,7 @@ class MaxSoftmax(Method):
         super().__init__()
         self.network = FeatureNetwork(backbone, channels, recipe, ending="linear" if sphere else "activated")
         self.sphere = SphereProjection(self.network.out_features) if sphere else None
-        self.output = nn.Linear(self.network.out_features, num_classes)
+        self.output = OutputLayer(self.network.out_features, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
         features, _ = self._features(images)

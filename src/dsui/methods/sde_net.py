@@ -25,11 +25,12 @@ from torch import Tensor, nn
 
 from dsui.backbones.neck import Neck
 from dsui.backbones.resnet import STAGES
-from dsui.backbones.sde import WIDTH, Diffusion, Drift, Pooling, linear, resnet18_stem, small_stem
+from dsui.backbones.sde import WIDTH, Diffusion, Drift, Pooling, resnet18_stem, small_stem, started
 from dsui.checks import check_at_least
 from dsui.evaluation.outputs import Outputs
 from dsui.evaluation.scores import log_mean_exp, mutual_information
 from dsui.methods.method import Method, Turn
+from dsui.methods.network import OutputLayer
 from dsui.training.recipe import Recipe
 
 HORIZON = 6.0
@@ -74,7 +75,7 @@ class SDENet(Method):
             self.stem, width = resnet18_stem(channels, recipe.released_start), STAGES[-1]
         self.drift, self.diffusion, self.pooling = Drift(width), Diffusion(width), Pooling(width)
         self.neck = Neck(width, dropout=recipe.dropout) if recipe.neck else None
-        self.output = linear(width if self.neck is None else self.neck.out_features, num_classes)
+        self.output = started(OutputLayer(width if self.neck is None else self.neck.out_features, num_classes))
         scale = FOREIGN_NOISE / torch.tensor(recipe.std).view(-1, 1, 1)
         self.register_buffer("foreign_scale", scale, persistent=False)
 
