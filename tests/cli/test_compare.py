@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 import digit_runs
 import pytest
@@ -275,3 +276,57 @@ def test_runs_of_one_name_both_count_where_their_weights_are_there(tmp_path: Pat
     result = dsui(tmp_path / "a" / "msp", tmp_path / "b" / "msp", "--task", "ood", "--reference", "msp")
     assert "no longer there" not in result.stderr
     assert "85.00 ± 7.07" in result.stdout
+
+
+def test_rivals_alone_are_compared_and_nothing_is_tested(runs: list[Path]) -> None:
+    rivals = [run for run in runs if "dsui" not in run.name]
+    result = dsui(*rivals, "--task", "ood")
+    assert result.exit_code == 0
+    assert "Nothing is tested: no line is dsui." in result.stdout
+    assert fails(*rivals, "--reference", "dsui").startswith("no method for --reference 'dsui'")
+
+
+def test_all_means_all(runs: list[Path]) -> None:
+    table = lines(*runs, "--task", "all", "--score", "all", "--metric", "all", "--data", "all")
+    assert {"ood → photos log-density AUROC", "ood → photos Max.P. FPR95"} <= set(table["msp"])
+
+
+def test_rows_of_a_file_are_not_judged_by_folders_of_the_same_name(tmp_path: Path) -> None:
+    run = digit_runs.own_copy(digit_runs.run(), tmp_path / "dsui-0")
+    weights = short_fingerprint(run_facts(run).fingerprint())
+    append(run / "results.jsonl", [replace(row, weights=weights) for row in rows_of("dsui", 0, 0.9)])
+    others = [replace(row, weights="another") for row in rows_of("dsui", 0, 0.7)]
+    append(tmp_path / "colleague.jsonl", others)
+    result = dsui(run, "--results", tmp_path / "colleague.jsonl", "--task", "ood")
+    assert "no longer there" not in result.output
+    assert "80.00" in result.stdout, "the mean of both"
+    append(run / "results.jsonl", [replace(row, run="as-it-was-called") for row in others])
+    alone = dsui(run, "--task", "ood")
+    assert "3 rows are of weights that are no longer there" in alone.stderr
+    assert "90.00" in alone.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"split": "0,1:x"}, "Figures of different images stand in one column (accuracy, ood)"),
+        ({"n_positive": 30}, "Figures of different images stand in one column (ood)"),
+        ({}, None),
+    ],
+)
+def test_figures_of_different_images_in_one_column_are_told(
+    tmp_path: Path, changes: dict[str, Any], told: str | None
+) -> None:
+    first = [replace(row, split="0,2:x") if "split" in changes else row for row in rows_of("dsui", 0, 0.9)]
+    other = [replace(row, **changes) for row in rows_of("msp", 0, 0.8)]
+    append(tmp_path / "rows.jsonl", [*first, *other])
+    said = " ".join(dsui("--results", tmp_path / "rows.jsonl").stdout.split())
+    assert (told in said) if told else ("different images" not in said)
+
+
+def test_methods_asked_about_different_unknown_classes_are_told(tmp_path: Path) -> None:
+    for method, split in (("dsui", "neal-0"), ("msp", "neal-1")):
+        rows = [replace(row, task="open-set", foreign="unknown", split=f"{split}:x") for row in rows_of(method, 0, 0.9)]
+        append(tmp_path / "rows.jsonl", rows[1:])
+    said = " ".join(dsui("--results", tmp_path / "rows.jsonl").stdout.split())
+    assert "Known classes in open-set tests: neal-0; neal-1. Not all methods were asked about the same ones" in said

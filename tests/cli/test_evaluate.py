@@ -268,3 +268,15 @@ def test_a_command_exits_with_0_1_or_2_and_keeps_errors_out_of_its_output(
 def test_help_says_what_it_does_with_an_example() -> None:
     assert (evaluate.__doc__ or "").startswith("Does a run know its errors")
     assert "Example: dsui evaluate" in dsui("evaluate", "--help").stdout
+
+
+def test_a_mistyped_score_is_told_before_any_work(run: Path) -> None:
+    with pytest.raises(DsuiError, match="no score 'entropyy'; did you mean entropy"):
+        dsui("evaluate", run, *MISSED, "--scores", "entropyy")
+    assert not (run / "outputs").exists()
+    assert not (run / "results.jsonl").exists()
+
+
+def test_a_detector_that_was_asked_for_is_shown_though_it_is_a_variant(run: Path) -> None:
+    assert "max_logit" not in dsui("evaluate", run, *MISSED).stdout
+    assert "max_logit" in dsui("evaluate", run, *MISSED, "--detectors", "max-logit").stdout

@@ -42,3 +42,23 @@ def test_peak_memory_stays_far_below_the_tensors_that_must_not_exist() -> None:
     mixtures = peaks.pop("em-mixture")
     assert max(peaks.values()) < limit, peaks
     assert mixtures < 2 * limit
+
+
+NARROW = """
+import resource, torch
+from dsui.detectors.knn import KNN
+from dsui.evaluation.outputs import Outputs
+
+torch.set_num_threads(1)
+features = torch.randn(16384, 16, generator=torch.Generator().manual_seed(0))
+outputs = Outputs(features, features[:, :2])
+KNN().fit(outputs).score(outputs.select(torch.arange(10)))
+start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+KNN().fit(outputs).score(outputs)
+print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start))
+"""
+
+
+def test_narrow_features_do_not_make_the_distances_to_neighbours_large() -> None:
+    run = subprocess.run([sys.executable, "-c", NARROW], capture_output=True, text=True, check=True)
+    assert int(run.stdout) < 16384**2 * 8 / 8  # all distances would be 2.1 GB

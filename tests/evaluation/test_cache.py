@@ -32,6 +32,7 @@ from dsui.evaluation.cache import OutputCache, Source, StoredOutputs
 from dsui.evaluation.model import Model, RunFacts, run_facts
 from dsui.evaluation.outputs import Outputs
 from dsui.methods.method import Method
+from dsui.training.checkpoint import RunError
 from dsui.training.config import RunConfig
 from dsui.training.recipe_file import load_recipe
 from dsui.training.run_folder import WEIGHTS
@@ -478,3 +479,30 @@ def test_a_default_that_changes_makes_older_outputs_unknown(monkeypatch: pytest.
         monkeypatch.setattr(f"dsui.evaluation.cache.{name}", 0)
         assert cache._names(source) != before, name
         monkeypatch.undo()
+
+
+def test_weights_that_are_replaced_before_they_are_read_are_not_taken_for_those_of_the_key(facts: RunFacts) -> None:
+    cache = OutputCache(facts, CPU)
+    path = facts.path / "model.safetensors"
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(RunError, match="replaced meanwhile; run this again"):
+        cache.get(source())
+    assert list(cache.folder.glob("*.safetensors")) == []
+
+
+def test_sets_that_wait_to_be_read_are_not_waited_for_when_one_cannot_be(facts: RunFacts) -> None:
+    read: list[str] = []
+
+    def slow(name: str) -> Callable[[], MemorySet]:
+        def load() -> MemorySet:
+            read.append(name)
+            time.sleep(0.3)
+            return images()
+
+        return load
+
+    asked = OutputCache(facts, CPU).read_ahead([Source(name, "", slow(name)) for name in "abc"])
+    next(asked)
+    asked.close()  # type: ignore[attr-defined]
+    time.sleep(0.7)
+    assert read == ["a"]

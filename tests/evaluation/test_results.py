@@ -173,3 +173,15 @@ def test_commit_without_git_is_none(checkout: Path, monkeypatch: pytest.MonkeyPa
     assert commit() is None
     monkeypatch.setenv("PATH", "")
     assert commit() is None
+
+
+@pytest.mark.parametrize("field", ["protocol", "split", "backbone", "objective", "n_positive", "seconds", "commit"])
+def test_a_field_of_the_wrong_kind_is_no_row(field: str) -> None:
+    wrong = "many" if field in {"n_positive", "seconds"} else 3
+    with pytest.raises(ValueError, match=f"^{field} is "):
+        Row.from_json(json.dumps(json.loads(ROW.to_json()) | {field: wrong}))
+
+
+def test_a_figure_beyond_all_floats_is_no_figure() -> None:
+    with pytest.raises(ValueError, match="a figure is too large for a number"):
+        Row.from_json(ROW.to_json().replace('"metrics": {', f'"metrics": {{"huge": {10**400}, '))

@@ -207,7 +207,9 @@ def test_detectors_are_fitted_to_training_images_and_score_beside_the_others() -
     check_against_sklearn(rows["knn"], ours, theirs)
 
 
-def test_detectors_are_fitted_to_an_even_choice_of_a_large_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_detectors_are_fitted_to_a_choice_of_a_large_set_that_no_order_of_classes_decides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fitted: list[Outputs] = []
 
     class Spy(Energy):
@@ -221,8 +223,25 @@ def test_detectors_are_fitted_to_an_even_choice_of_a_large_set(monkeypatch: pyte
     rows_of("noise", asked)
     assert len(fitted) == 1
     whole = asked.cache.get(asked.sources.training()).whole()
-    assert torch.equal(fitted[0].features, whole.features[::4])  # every fourth of 1,000 is 250
+    assert len(fitted[0]) == 300
+    rows = {tuple(row) for row in whole.features.tolist()}
+    assert len(rows & {tuple(row) for row in fitted[0].features.tolist()}) == 300
+    labels = torch.arange(1000) % 4  # every fourth image would be of one class
+    assert torch.bincount(labels[tasks._choice(1000)]).min() > 50
+    assert torch.equal(tasks._choice(250), torch.arange(250))
     assert fitted[0].weight is not None
+
+
+def test_a_detector_that_cannot_be_fitted_is_left_out_and_the_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(tasks, "FIT_IMAGES", 40)
+    asked = evaluation(run(), detector_names=["knn", "energy", "she"], warn=heard.append)
+    rows = by_score(rows_of("noise", asked))
+    assert "knn" not in rows
+    assert "she" in rows
+    assert heard == [
+        "knn is left out: KNN looks at neighbour 50 and was given 40 training samples; give more, or a smaller k."
+    ]
 
 
 def test_passes_of_a_sampling_method_give_mutual_information_and_lack_a_last_layer() -> None:

@@ -18,7 +18,6 @@ from dsui.errors import DsuiError
 if TYPE_CHECKING:
     from dsui.evaluation.published import PublishedRow
     from dsui.evaluation.results import Row
-    from dsui.report.columns import Figure
 
 METRICS = "accuracy,auroc,aupr,aurc"
 SCORES = "max_probability,entropy,uncertainty,prediction"
@@ -33,11 +32,13 @@ def compare(
     ] = None,
     results: Annotated[Path | None, typer.Option(metavar="PATH", help="A results file, or a folder of them.")] = None,
     reference: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="METHOD", help="What the others are tested against.", autocompletion=completion(names.methods)
+            metavar="METHOD",
+            help="What the others are tested against, dsui by default.",
+            autocompletion=completion(names.methods),
         ),
-    ] = "dsui",
+    ] = None,
     data: Annotated[
         str, typer.Option(metavar="NAMES", help="Only these data sets.", autocompletion=completion(names.data))
     ] = "",
@@ -84,28 +85,20 @@ def compare(
     rows = _rows(runs or [], results, quiet)
     printed = [_with_stream(row) for row in published()] if quoted else []
     figures = comparison.available(rows, printed)
-    for kind, text, there in (
-        ("data set", data, [figure.data for figure in figures]),
-        ("task", task, [figure.task for figure in figures]),
-        ("score", "" if score == SCORES else score, [figure.score for figure in figures if figure.score]),
-        ("metric", "" if metric == METRICS else metric, [figure.metric for figure in figures]),
-    ):
-        chosen(kind, text or "all", there)
-    wanted = [
-        figure
-        for figure in figures
-        if _among(figure.data, data)
-        and _among(figure.task, task)
-        and (figure.score is None or _among(figure.score, score))
-        and _among(figure.metric, metric)
-        and _belongs(figure)
-    ]
+    wanted, usual = figures, {"score": SCORES, "metric": METRICS}
+    for field, text in {"data": data, "task": task, "score": score, "metric": metric}.items():
+        there = [value for figure in figures if (value := getattr(figure, field)) is not None]
+        kind = "data set" if field == "data" else field
+        kept = listed(text) if text == usual.get(field) else chosen(kind, text or "all", there)
+        wanted = [figure for figure in wanted if getattr(figure, field) in (None, *kept)]
     if not wanted:
         raise DsuiError("no figure is left; loosen --data, --task, --score or --metric.")
     table = comparison.compare(
-        rows, wanted, quoted=printed, reference=reference, equal_variances=not welch, correct=holm
+        rows, wanted, quoted=printed, reference=reference or "dsui", equal_variances=not welch, correct=holm
     )
-    known("method for --reference", reference, [*(row.method for row in rows), *(line.label for line in table.lines)])
+    if reference is not None:
+        lines = [*(row.method for row in rows), *(line.label for line in table.lines)]
+        known("method for --reference", reference, lines)
     if as_json:
         formatted(table, Format.json, None)
     if out is not None or not as_json:
@@ -131,9 +124,15 @@ def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
         raise WrongUsage("name evaluated runs, or a file or folder of results with --results.")
     if not paths and results is not None:
         raise DsuiError(f"{results} holds no .jsonl file; name evaluated runs, or a file or folder of results.")
-    rows, problems = read(paths)
-    rows, stale = _of_present_weights(rows, runs)
-    problems += stale
+    rows: list[Row] = []
+    problems: list[str] = []
+    stale = 0
+    for path in paths:
+        found, wrong = read([path])
+        kept = _of_present_weights(found, path.parent) if path.parent in evaluated else found
+        rows, problems, stale = rows + kept, problems + wrong, stale + len(found) - len(kept)
+    if stale:
+        problems.append(f"{stale} rows are of weights that are no longer there, and left out.")
     more = [f"{len(problems) - NOTES} more lines cannot be used."] if len(problems) > NOTES else []
     for sentence in [*problems[:NOTES], *more]:
         console.print(f"Note: {sentence}", soft_wrap=True, markup=False)
@@ -145,28 +144,17 @@ def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
     return [_with_stream(row) for row in tested or rows]
 
 
-def _of_present_weights(rows: list[Row], runs: list[Path]) -> tuple[list[Row], list[str]]:
-    """Without rows of weights that a folder held before it was trained anew."""
+def _of_present_weights(rows: list[Row], run: Path) -> list[Row]:
+    """Rows of a run's own file, without those of weights that it held before it was trained anew."""
     from dsui.evaluation.model import run_facts, short_fingerprint
     from dsui.training.run_folder import WEIGHTS
 
-    there = [run_facts(run) for run in runs if (run / WEIGHTS).exists()]
-    folders = {facts.name for facts in there}
-    present = {None, *(short_fingerprint(facts.fingerprint()) for facts in there)}
-    kept = [row for row in rows if row.weights in present or row.run not in folders]
-    left = len(rows) - len(kept)
-    return kept, [f"{left} rows are of weights that are no longer there, and left out."] if left else []
+    if not (run / WEIGHTS).exists():
+        return rows
+    present = short_fingerprint(run_facts(run).fingerprint())
+    return [row for row in rows if row.weights in {None, present}]
 
 
 def _with_stream(row: AnyRow) -> AnyRow:
     """The paper, and rows of before there were two streams, do not say that accuracy is that of the prediction."""
     return replace(row, score="prediction") if row.task == "accuracy" and row.score is None else row
-
-
-def _belongs(figure: Figure) -> bool:
-    """Accuracy is the accuracy task's alone."""
-    return figure.metric != "accuracy" or figure.task == "accuracy"
-
-
-def _among(value: str, names: str) -> bool:
-    return not names or value in listed(names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,8 @@ PARTS = ("test", "held-out")
 VARIANTS = ("floored_posterior", "density_entropy", "density_energy", "max_logit", "norm")
 """These scores, and those that begin as follows, are variants of others, and shown when asked for."""
 VARIANT_BEGINNINGS = ("sirc_", "sphere_")
+TYPO = 0.85
+"""How alike a word must be to a score to be meant as it."""
 
 
 def evaluate(
@@ -94,6 +97,7 @@ def evaluate(
     Example: dsui evaluate runs/cifar10-0 --tasks misclassification,ood
     """
     check_form(form, out, as_json)
+    _check_scores(scores)
     chosen_tasks = chosen("task", tasks, names.tasks())
     chosen_detectors = chosen("detector", detector, names.detectors()) if detector else []
     strengths = [_strength(text) for text in epsilons.split(",")] if epsilons else None
@@ -134,7 +138,7 @@ def evaluate(
             rows = asked.answers(wanted, named, strengths or EPSILONS)
         append(facts.path / RESULTS, rows)
         on_screen = out is None and form is Format.terminal
-        shown = _shown(rows, scores if scores or on_screen else "all")
+        shown = _shown(rows, scores if scores or on_screen else "all", chosen_detectors)
         hidden = len({row.score for row in rows}) - len({row.score for row in shown})
         if as_json:
             for row in rows:
@@ -145,10 +149,23 @@ def evaluate(
                 console.print(f"{hidden} more scores are in {facts.path / RESULTS}; --scores all shows them.")
 
 
-def _shown(rows: list[Row], scores: str) -> list[Row]:
-    """The rows of these scores, or of all but variants of others, and of accuracy."""
+def _check_scores(scores: str) -> None:
+    """A mistyped one is told before any work; methods have scores of their own, of which nothing is known here."""
+    there = [*names.scores(), *VARIANTS, *(_as_score(name) for name in names.detectors())]
+    for name in listed(scores):
+        if name not in there and get_close_matches(name, there, n=1, cutoff=TYPO):
+            known("score", name, there)
+
+
+def _as_score(detector: str) -> str:
+    return detector.replace("-", "_")
+
+
+def _shown(rows: list[Row], scores: str, asked: list[str]) -> list[Row]:
+    """The rows of these scores, or of all but variants of others that no detector was asked for, and of accuracy."""
     there = list(dict.fromkeys(row.score or "" for row in rows if row.task != "accuracy"))
-    usual = [name for name in there if name not in VARIANTS and not name.startswith(VARIANT_BEGINNINGS)]
+    variants = set(VARIANTS) - set(map(_as_score, asked))
+    usual = [name for name in there if name not in variants and not name.startswith(VARIANT_BEGINNINGS)]
     wanted = chosen("score", scores, there) if scores else usual
     return [row for row in rows if row.task == "accuracy" or row.score in wanted]
 

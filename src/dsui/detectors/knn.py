@@ -35,7 +35,7 @@ class KNN(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         query = F.normalize(outputs.features)
         nearest = query.new_empty(len(query), 0)
-        for part in self._bank.split(max(1, CHUNK_ELEMENTS // query.shape[1])):
+        for part in self._bank.split(max(1, CHUNK_ELEMENTS // max(query.shape))):
             cosines = torch.cat([nearest, query @ F.normalize(part.double()).T], 1)
             nearest = cosines.topk(min(self.k, cosines.shape[1])).values
         return (2 - 2 * nearest[:, -1]).clamp(min=0)

@@ -121,6 +121,8 @@ class OutputCache:
         """Loaded when first needed: outputs that are there need none."""
         if self._model is None:
             self._model = load_model(self.facts, self.device)
+            if self.facts.fingerprint() != self._fingerprint:
+                raise RunError(f"the weights in {self.facts.path} were replaced meanwhile; run this again.")
         return self._model
 
     def get(self, source: Source, progress: Progress = lambda _done, _total: None) -> StoredOutputs:
@@ -134,12 +136,15 @@ class OutputCache:
         """Those whose outputs are not there yet, each to be given to `get` before the next is asked for: the images of
         the next AHEAD sets are read meanwhile, one set after another."""
         missing = iter([source for source in sources if self._find(source) is None])
-        with ThreadPoolExecutor(1) as reader:
+        reader = ThreadPoolExecutor(1)
+        try:
             reading = deque((source, reader.submit(source.load)) for source in islice(missing, AHEAD))
             while reading:
                 source, images = reading.popleft()
                 reading.extend((following, reader.submit(following.load)) for following in islice(missing, 1))
                 yield source._replace(load=images.result)
+        finally:  # also where one cannot be read or the user stops: no more of them is begun
+            reader.shutdown(wait=False, cancel_futures=True)
 
     def _names(self, source: Source) -> tuple[str, str]:
         """What the names of a set's files begin with, and its key."""

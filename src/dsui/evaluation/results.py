@@ -82,12 +82,18 @@ class Row:
         row: dict[str, Any] = {name: values.get(name) for name in names}
         for name in names:
             _check(name, row[name])
-        row["metrics"] = {name: math.nan if value is None else value for name, value in row["metrics"].items()}
+        try:
+            row["metrics"] = {
+                name: math.nan if value is None else float(value) for name, value in values["metrics"].items()
+            }
+        except OverflowError as error:
+            raise ValueError("a figure is too large for a number") from error
         return cls(**row)
 
 
 _MAPPINGS = {"metrics": (int, float, type(None)), "versions": (str,)}
 _NEEDED = {"run": str, "method": str, "data": str, "task": str, "seed": int}
+_NUMBERS = {"foreign": (str, int, float), "n_positive": (int,), "n_negative": (int,), "seconds": (int, float)}
 
 
 def _check(name: str, value: object) -> None:
@@ -96,7 +102,7 @@ def _check(name: str, value: object) -> None:
     elif name in _NEEDED:
         right = isinstance(value, _NEEDED[name])
     else:
-        right = value is None or isinstance(value, str | int | float)
+        right = value is None or isinstance(value, _NUMBERS.get(name, (str,)))
     if not right:
         raise ValueError(f"{name} is {json.dumps(value)[:40]}")
 

@@ -77,7 +77,7 @@ class Sources:
             raise DataError(f"{name} is the run's own data set; name another one as foreign.")
         return Source(
             name,
-            f"{self._stamp(name, 'test')} {self._shape}",
+            f"{self._stamp(name, 'test')} {self._shape}{self._sifted}",
             lambda: as_foreign(self._load_foreign(name), self._like()),
         )
 
@@ -128,9 +128,14 @@ class Sources:
     def _shape(self) -> tuple[int, int, int]:
         return self.config.channels, self.config.size, self.config.size
 
+    @property
+    def _sifted(self) -> str:
+        """Outputs without the unreadable files must not hide them from whoever did not ask to leave them out."""
+        return " without bad files" if self.config.skip_bad else ""
+
     def _own(self, name: str, split: str, choose: Callable[[ImageSet], ImageSet]) -> Source:
         config = self.config
-        identity = f"{config.data} {config.known} {config.held_out} {self._stamp(config.data, split)}"
+        identity = f"{config.data} {config.known} {config.held_out} {self._stamp(config.data, split)}{self._sifted}"
 
         def images() -> ImageSet:
             whole = read_split(config, config.data, split, self.root)

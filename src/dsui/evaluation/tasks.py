@@ -39,7 +39,7 @@ EPSILONS = (2 / 255, 4 / 255, 8 / 255, *(step / 10 for step in range(1, 11)))
 NAMED = 5
 """Most classes that a note names."""
 FIT_IMAGES = 50_000
-"""Most training images a detector is fitted to: an even choice from a larger set."""
+"""Most training images a detector is fitted to: a random choice from a larger set."""
 
 Progress = Callable[[str, int, int], None]
 Scores = dict[str, Tensor]
@@ -145,18 +145,21 @@ class Evaluation:
     def _detectors(self) -> dict[str, Detector]:
         if not self._unfitted:
             return {}
-        step = -(-self._training.count // FIT_IMAGES)
-        parts = [_what_detectors_read(chunk, step) for chunk in self._training.chunks()]
+        kept, parts, start = _choice(self._training.count), [], 0
+        for chunk in self._training.chunks():
+            parts.append(_what_detectors_read(chunk, kept[(kept >= start) & (kept < start + len(chunk))] - start))
+            start += len(chunk)
         training = Outputs.concatenated(parts).to(self._device)
-        obstacles = {name: detectors.obstacle(name, training) for name in self._unfitted}
-        for name, obstacle in obstacles.items():
-            if obstacle is not None:
+        fitted = {}
+        for name, detector in self._unfitted.items():
+            if obstacle := detectors.obstacle(name, training):
                 self.warn(f"{self.cache.facts.config.method} has {obstacle}, so {name} is left out.")
-        return {
-            name.replace("-", "_"): detector.fit(training)
-            for name, detector in self._unfitted.items()
-            if obstacles[name] is None
-        }
+                continue
+            try:
+                fitted[name.replace("-", "_")] = detector.fit(training)
+            except ValueError as error:  # too few images for this one, say, which is no reason to lose the others
+                self.warn(f"{name} is left out: {error}")
+        return fitted
 
     def _warn_of_absent(self, stored: StoredOutputs) -> None:
         labels = stored.part("labels")
@@ -217,10 +220,15 @@ class Evaluation:
         return commit()
 
 
-def _what_detectors_read(outputs: Outputs, step: int) -> Outputs:
-    """Every `step`-th image, without what sampling methods add."""
+def _choice(count: int) -> Tensor:
+    """Indices of at most FIT_IMAGES of `count` images, ascending, drawn so that no order of classes decides."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:FIT_IMAGES].sort().values
+
+
+def _what_detectors_read(outputs: Outputs, kept: Tensor) -> Outputs:
+    """These images, without what sampling methods add."""
     samples = None if outputs.samples is None else outputs.samples[:, :0]  # of which only their existence is told
     read = Outputs(
         outputs.features, outputs.logits, outputs.labels, samples=samples, weight=outputs.weight, bias=outputs.bias
     )
-    return read.select(torch.arange(0, len(read), step))
+    return read.select(kept)

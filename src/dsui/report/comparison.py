@@ -8,7 +8,7 @@ their printed mean, deviation and number of runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from dsui.evaluation.published import PublishedRow
@@ -72,9 +72,10 @@ def compare(
     figures = available(rows, quoted) if figures is None else list(figures)
     if not figures:
         raise ValueError("there are no figures to compare; evaluate a run first.")
-    shown = [row for row in _latest(rows) if any(_figure(row, metric) in figures for metric in row.metrics)]
+    wanted = set(figures)
+    shown = [row for row in _latest(rows) if any(_figure(row, metric) in wanted for metric in row.metrics)]
     own = _alike(shown)
-    lines = _own(own, figures) | _published(quoted, figures)
+    lines = _own(own, wanted) | _published(quoted, figures)
     labels = _labels(lines)
     p_values, test_notes = _tests(lines, labels, reference, equal_variances, correct)
     shared = common(figures)
@@ -90,7 +91,7 @@ def compare(
                 *_runs_notes(lines),
                 *test_notes,
                 *_rank_notes({labels[m]: cells for m, cells in lines.items() if not m.quoted}, figures),
-                *_row_notes(own, figures),
+                *_row_notes(own, wanted),
                 *([PARTIAL] if own != shown else []),
             ]
         ),
@@ -122,7 +123,7 @@ def _knows_all(row: Row) -> bool:
     return row.split is None or row.split.startswith(ALL_CLASSES)
 
 
-def _own(rows: Iterable[Row], figures: Sequence[Figure]) -> Summaries:
+def _own(rows: Iterable[Row], figures: Set[Figure]) -> Summaries:
     values: dict[_Method, dict[Figure, list[float]]] = {}
     for row in rows:
         of_method = values.setdefault(_method(row), {})
@@ -227,7 +228,7 @@ def _rank_notes(lines: Mapping[str, Mapping[Figure, Summary]], figures: Sequence
     return [f"Mean rank over the {len(ranked)} columns that all of these have: {listed}."]
 
 
-def _row_notes(rows: Sequence[Row], figures: Sequence[Figure]) -> list[str]:
+def _row_notes(rows: Sequence[Row], figures: Set[Figure]) -> list[str]:
     """What a reader of the means must know of the own runs behind them."""
     notes = []
     missing = sum(
@@ -235,18 +236,39 @@ def _row_notes(rows: Sequence[Row], figures: Sequence[Figure]) -> list[str]:
     )
     if missing:
         notes.append(f"{missing} figures of single runs do not exist and are left out.")
-    if splits := sorted({row.split.partition(":")[0] for row in rows if row.split and row.task == "open-set"}):
-        notes.append(f"Known classes in open-set tests: {'; '.join(splits)}.")
     protocols: dict[tuple[str, str, str | float | None], set[str | None]] = {}
+    images: dict[tuple[object, ...], set[tuple[object, ...]]] = {}
+    asked: dict[_Method, set[str]] = {}
     runs: dict[tuple[object, ...], set[str]] = {}
     for row in rows:
         protocols.setdefault((row.data, row.task, row.foreign), set()).add(row.protocol)
         runs.setdefault((_method(row), row.data, row.backbone, row.seed, row.split), set()).add(row.identity)
+        if row.task == "open-set":
+            asked.setdefault(_method(row), set()).add(_split(row))
+        else:
+            images.setdefault((row.data, row.task, row.foreign), set()).add((_split(row), *_counts(row)))
+    if asked:
+        notes.append(f"Known classes in open-set tests: {'; '.join(sorted(set[str]().union(*asked.values())))}.")
+    if len(set(map(frozenset, asked.values()))) > 1:
+        notes.append("Not all methods were asked about the same ones; compare those that were.")
     if any(len(mixed) > 1 for mixed in protocols.values()):
         notes.append("Rows of different protocols stand in one column; compare them apart.")
+    if mixed_tasks := sorted({str(task) for (_, task, _), mixed in images.items() if len(mixed) > 1}):
+        notes.append(f"Figures of different images stand in one column ({', '.join(mixed_tasks)}); compare them apart.")
     if any(len(same) > 1 for same in runs.values()):
         notes.append("Some runs of a method share their seed, so they may not be independent.")
     return notes
+
+
+def _split(row: Row) -> str:
+    return (row.split or ALL_CLASSES).partition(":")[0]
+
+
+def _counts(row: Row) -> tuple[int | None, ...]:
+    """How many images a figure is of; errors differ from run to run, and only all images are counted."""
+    if row.task == "accuracy" or row.n_positive is None or row.n_negative is None:
+        return (None,)
+    return (row.n_positive + row.n_negative,) if row.task == "misclassification" else (row.n_positive, row.n_negative)
 
 
 def _cell(summary: Summary | None, p: float | None) -> Cell:
