@@ -23,7 +23,7 @@ from dsui.evaluation.calibration import reliability_bins
 from dsui.evaluation.metrics import aupr, aurc, auroc
 from dsui.evaluation.results import Row
 from dsui.report.figures import canvas
-from dsui.report.figures.canvas import INK, Drawing, pens, to_inline, to_png, to_svg
+from dsui.report.figures.canvas import BLUE, INK, SKY, Drawing, pens, to_inline, to_png, to_svg
 from dsui.report.figures.components import component_usage
 from dsui.report.figures.curves import POINTS, PRECISION_RECALL, RISK_COVERAGE, ROC, curves, thinned
 from dsui.report.figures.distributions import distributions, fitted
@@ -531,3 +531,14 @@ def test_a_missing_package_is_one_sentence(package: str, draw: Any, monkeypatch:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(DsuiError, match=rf"^figures and reports need {package}; run pip install 'dsui\[plots\]'\.$"):
         draw()
+
+
+def test_ten_classes_of_dots_have_ten_colours() -> None:
+    places = np.random.default_rng(0).normal(size=(40, 2))
+    drawing = embedding("e", places, torch.arange(40) % 10, tuple("0123456789"))
+    assert len({patch.get_edgecolor() for patch in axes_of(drawing).patches}) == 10
+
+
+def test_the_two_blues_are_not_drawn_with_the_same_dashes() -> None:
+    first = list(islice(pens(), 5))
+    assert [pen.dashes for pen in first if pen.color == BLUE] != [pen.dashes for pen in first if pen.color == SKY]

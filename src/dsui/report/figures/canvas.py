@@ -89,11 +89,16 @@ class Pen(NamedTuple):
     marker: str
 
 
+def dots() -> Iterator[str]:
+    """A colour for each class where there are only dots to tell them apart, ten different ones."""
+    return cycle((BLUE, VERMILION, GREEN, PURPLE, OCHRE, SKY, "#d6336c", "#6f9e12", "#7048c6", "#868e96"))
+
+
 def pens() -> Iterator[Pen]:
     """One for each series, no two alike among the first thirty."""
     broken = ((5, 1.5), (1.5, 1.2), (6, 1.5, 1.5, 1.5), (3, 1.2, 1.2, 1.2, 1.2, 1.2))
     dashes: list[str | tuple[float, tuple[float, ...]]] = ["-", *((0, lengths) for lengths in broken)]
-    colors = cycle((BLUE, VERMILION, GREEN, PURPLE, OCHRE, SKY))
+    colors = cycle((BLUE, VERMILION, GREEN, SKY, OCHRE, PURPLE))  # the blues apart, for their dashes as well
     markers = cycle("osD^vPX")
     for place in count():
         yield Pen(next(colors), dashes[(place + place // 30) % len(dashes)], next(markers))

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dsui.report.figures.canvas import INK, PAPER, Drawing, panel, pens, short, styled
+from dsui.report.figures.canvas import INK, PAPER, Drawing, dots, panel, short, styled
 from dsui.report.installed import require
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ def embedding(
     if foreign is not None:
         arm = ARM * half
         _segments(axes, foreign[1], [(-arm, -arm, arm, arm), (-arm, arm, arm, -arm)], INK, width=0.6)
-    for label, (text, pen) in enumerate(zip(classes, pens(), strict=False)):
+    for label, (text, color) in enumerate(zip(classes, dots(), strict=False)):
         own = places[(labels == label).numpy()]
         if len(own) == 0:
             continue
-        _segments(axes, own, [(-1e-4 * half, 0.0, 1e-4 * half, 0.0)], pen.color, width=DOT)
+        _segments(axes, own, [(-1e-4 * half, 0.0, 1e-4 * half, 0.0)], color, width=DOT)
         if len(classes) <= NAMED_CLASSES:
             frame = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.7, "pad": 0.8}
             x, y = float(np.median(own[:, 0])), float(np.quantile(own[:, 1], 0.95)) + 0.03 * half
