@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dsui.cli import app
+from dsui.cli.study_screen import StudyScreen
 from dsui.errors import DsuiError
 from dsui.evaluation.results import Row, read
 from dsui.experiments.grid_file import load_grid
@@ -149,6 +150,49 @@ def test_a_process_that_dies_fails_its_cells_alone(tmp_path: Path, monkeypatch: 
     result = reproduce(grid_file(tmp_path), "--out", tmp_path / "study", "--workers", 2)
     assert result.exit_code == 1
     assert result.stderr.count("failed: its process ended with status 1; its log is in") == 2
+
+
+def test_a_process_that_dies_is_not_excused_with_the_reason_of_an_earlier_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study(load_grid(str(grid_file(tmp_path))), tmp_path / "study")
+    for cell in study.grid.cells:
+        study.fail(cell, "its loss was no number.")
+    monkeypatch.setattr(sys, "executable", "false")
+    result = reproduce(tmp_path / "grid.yaml", "--out", study.out, "--workers", 2)
+    assert result.stderr.count("failed: its process ended with status 1") == 2
+    assert "its loss was no number" not in result.stderr
+
+
+def test_what_ray_says_of_a_lost_process_is_the_reason_of_its_cells(tmp_path: Path) -> None:
+    study = Study(load_grid(str(grid_file(tmp_path))), tmp_path / "study")
+    first, second = study.jobs(study.grid.cells)
+    with StudyScreen(study, [first, second], collects=True, quiet=True) as screen:
+        screen.ended(first, 1.0, "Ray lost its process.")
+        screen.ended(second, 1.0, -9)
+    assert [study.state(job[0]).detail.split(";")[0] for job in (first, second)] == [
+        "Ray lost its process.",
+        "its process ended with status -9",
+    ]
+
+
+def test_one_cell_is_counted_in_the_singular(tmp_path: Path) -> None:
+    grid = grid_file(tmp_path)
+    listed = reproduce(grid, "--out", tmp_path / "study", "--only", "method=msp", "--dry-run")
+    assert "\n1 cell: 1 to do." in listed.stdout
+    written = reproduce(grid, "--out", tmp_path / "study", "--only", "method=msp", "--engine", "slurm")
+    assert "holds 1 task. " in written.stdout
+
+
+def test_own_images_that_are_missing_are_not_to_be_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    grid = grid_file(tmp_path, text=GRID.replace("data: digits", "data: 'folder:mine'"))
+    listed = reproduce(grid, "--out", tmp_path / "study", "--dry-run")
+    assert f"2 cells need folder:mine: put your images into {tmp_path / 'mine'} or correct its name" in listed.stdout
+    assert "data get" not in listed.stdout
+    key = load_grid(str(grid)).cells[0].key
+    refused = reproduce(grid, "--out", tmp_path / "study", "--cell", key)
+    assert f"needs folder:mine, which is not here; put your images into {tmp_path / 'mine'}" in str(refused.exception)
 
 
 def test_a_dry_run_lists_states_and_time_and_touches_nothing(alone: Path, tmp_path: Path) -> None:

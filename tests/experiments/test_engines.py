@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tiny_grid import TINY, tiny_study
+from tiny_grid import TINY, rkl_reads_msp, tiny_study  # noqa: F401
 
 from dsui.errors import DsuiError
 from dsui.experiments.engines import several_processes, slurm_script, visible_gpus, with_ray
@@ -87,6 +87,49 @@ def test_a_wish_to_stop_ends_all_jobs_and_starts_no_other(tmp_path: Path) -> Non
     assert not list((tmp_path / "notes").iterdir())
 
 
+def gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("where", ["ended", "begins"])
+def test_no_job_outlives_an_error_of_whoever_leads(tmp_path: Path, where: str) -> None:
+    work, note = jobs(tmp_path, seeds=2), tmp_path / "process"
+    exclusive = f"os.open({str(note)!r}, os.O_CREAT | os.O_EXCL | os.O_WRONLY)"  # the first stays, the second fails
+    once = f"import os, time; os.write({exclusive}, str(os.getpid()).encode()); time.sleep(60)"
+
+    def full(*_: object) -> None:
+        while not note.exists() or not note.read_text():
+            time.sleep(0.01)
+        raise OSError("No space left on device")
+
+    def first_is_fine(job: Job) -> None:
+        if job != work[0]:
+            full()
+
+    told: dict[str, Any] = {"ended": full} if where == "ended" else {"ended": print, "begins": first_is_fine}
+    with pytest.raises(OSError, match="No space left"):
+        several_processes(work, [sys.executable, "-c", once], 2, tmp_path / "logs", **told)
+    assert gone(int(note.read_text()))
+
+
+def test_a_job_is_told_of_before_its_process_starts(tmp_path: Path) -> None:
+    work, begun = jobs(tmp_path), []
+
+    def begins(job: Job) -> None:
+        assert not (tmp_path / "logs" / f"{job[0].run}.log").exists()
+        begun.append(job)
+
+    several_processes(
+        work, command(tmp_path / "notes"), 2, tmp_path / "logs", lambda job, *_: begun.remove(job), begins=begins
+    )
+    assert len(notes(tmp_path / "notes", work)) == len(work)
+    assert not begun
+
+
 def test_visible_gpus_are_those_the_user_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,MIG-7")
     assert visible_gpus() == ["1", "MIG-7"]
@@ -94,21 +137,28 @@ def test_visible_gpus_are_those_the_user_allows(monkeypatch: pytest.MonkeyPatch)
     assert visible_gpus() == []
 
 
-def test_the_slurm_script_is_bash_and_runs_each_unfinished_job_once(tmp_path: Path) -> None:
+def test_the_slurm_script_is_bash_and_runs_each_unfinished_job_once_from_where_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bash = shutil.which("bash")
     assert bash is not None
     work = jobs(tmp_path, seeds=2)
     spaced = tmp_path / "a folder; $HOME"
     spaced.mkdir()
+    monkeypatch.chdir(spaced)
     script = tmp_path / "study.sbatch"
-    script.write_text(slurm_script("tiny", work, ["echo", str(spaced)], spaced, gpu=True), encoding="utf-8")
+    script.write_text(
+        slurm_script("tiny", work, [bash, "-c", 'echo "$PWD" "$@"', "job"], spaced, gpu=True), encoding="utf-8"
+    )
     subprocess.run([bash, "-n", script], check=True)
     text = script.read_text(encoding="utf-8")
     assert f"#SBATCH --array=0-{len(work) - 1}\n" in text
     assert "#SBATCH --gpus=1\n" in text
     for number, job in enumerate(work):
         environment = {"SLURM_ARRAY_TASK_ID": str(number), "PATH": os.environ["PATH"]}
-        printed = subprocess.run([bash, script], env=environment, check=True, capture_output=True, text=True).stdout
+        printed = subprocess.run(
+            [bash, script], env=environment, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
         assert printed == f"{spaced} --cell {','.join(cell.key for cell in job)}\n"
         assert all(cell.name in text for cell in job)
     assert "--gpus" not in slurm_script("tiny", work, ["echo"], spaced, gpu=False)
@@ -120,8 +170,8 @@ def test_ray_is_asked_for_in_a_sentence(tmp_path: Path, monkeypatch: pytest.Monk
         with_ray(jobs(tmp_path), ["echo"], lambda *_: None)
 
 
-@pytest.mark.parametrize("gpus", [0, 4])
-def test_ray_gets_every_job_and_one_gpu_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
+def stand_in_for_ray(monkeypatch: pytest.MonkeyPatch, gpus: int = 0, lost: str = "") -> dict[str, Any]:
+    """Its tasks run when their answers are asked for, and one that names `lost` dies; what was asked of it."""
     asked: dict[str, Any] = {}
 
     def remote(**options: Any) -> Any:
@@ -130,6 +180,8 @@ def test_ray_gets_every_job_and_one_gpu_for_each(tmp_path: Path, monkeypatch: py
 
     def get(reference: tuple[Any, tuple[str, ...]]) -> Any:
         function, arguments = reference
+        if lost and lost in arguments[-1]:
+            raise RuntimeError("The worker died unexpectedly\nand many more lines")
         return function(list(arguments))
 
     fake = SimpleNamespace(
@@ -141,6 +193,26 @@ def test_ray_gets_every_job_and_one_gpu_for_each(tmp_path: Path, monkeypatch: py
     )
     monkeypatch.setitem(sys.modules, "ray", fake)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return asked
+
+
+def test_a_job_that_ray_loses_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, ended, begun = jobs(tmp_path), [], list[Job]()
+    stand_in_for_ray(monkeypatch, lost=work[0][0].key)
+    with_ray(
+        work,
+        command(tmp_path / "notes"),
+        lambda job, _seconds, status: ended.append((job, status)),
+        begins=begun.append,
+    )
+    sentence = "Ray lost its process (RuntimeError: The worker died unexpectedly)."
+    assert ended == [(work[0], sentence), *((job, 0) for job in work[1:])]
+    assert begun == work
+
+
+@pytest.mark.parametrize("gpus", [0, 4])
+def test_ray_gets_every_job_and_one_gpu_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
+    asked = stand_in_for_ray(monkeypatch, gpus)
     work, ended = jobs(tmp_path), []
     with_ray(work, command(tmp_path / "notes", status=3), lambda job, _seconds, status: ended.append((job, status)))
     assert ended == [(job, 3) for job in work]

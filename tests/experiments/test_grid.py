@@ -6,12 +6,16 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tiny_grid import TINY
+import torch
+from tiny_grid import TINY, rkl_reads_msp  # noqa: F401
 
 from dsui.errors import DsuiError
 from dsui.evaluation.published import PublishedRow, published
+from dsui.evaluation.scores import all_scores, reference
 from dsui.experiments.grid import Cell, Grid
 from dsui.experiments.grid_file import GridError, load_grid, names, parsed
+from dsui.methods import registry as methods
+from dsui.training.recipe_file import load_recipe
 
 FIVE = 5
 
@@ -195,6 +199,18 @@ def test_settings_that_change_nothing_lead_to_the_same_run() -> None:
         (TINY[: TINY.index("table:")], ["has no table"]),
         (with_line("set: 3"), ["set is 3"]),
         (with_line("detectors: [kn]"), ["detector 'kn'", "'knn'"]),
+        (with_line("held_out: 1.5"), ["held_out is 1.5", "below 1"]),
+        (with_line("held_out: [0, -0.1]"), ["held_out is -0.1"]),
+        (TINY.replace("seeds: [0]", "seeds: []"), ["seeds is empty"]),
+        (TINY.replace("[misclassification]", "[]"), ["tasks is empty"]),
+        (TINY.replace("data: digits", "data: []"), ["data is empty"]),
+        ("runs: []\ntable: {task: noise, metrics: auroc, scores: entropy}", ["runs is empty"]),
+        (TINY.replace("[misclassification]", "[noise]"), ["shows accuracy, which needs the task misclassification"]),
+        (TINY.replace("task: misclassification", "task: noise"), ["shows noise", "add it to `tasks`"]),
+        (with_line("reference: dsui, K 8"), ["line for the reference 'dsui, K 8'", "'dsui'"]),
+        (TINY.replace("max_probability", "max_probabilty"), ["no score", "'max_probability'"]),
+        (TINY.replace("max_probability", "knn"), ["needs the detector knn"]),
+        (TINY.replace("scores: prediction", "scores: predicton"), ["score of accuracy", "'prediction'"]),
         ("- 1", ["no mapping"]),
         ("title: [", ["not valid YAML", "line 1"]),
     ],
@@ -204,6 +220,33 @@ def test_a_mistake_names_itself_and_what_was_meant(text: str, words: list[str]) 
         parsed(text, "mine")
     for word in words:
         assert word in str(raised.value)
+
+
+@pytest.mark.parametrize("predictor", ["dpn", "logitnorm", "dsui"])
+def test_only_a_method_that_trains_alike_predicts_with_the_weights_of_another(predictor: str) -> None:
+    with pytest.raises(GridError, match=f"{predictor} does not predict with the weights of msp; `as` may name msp or"):
+        parsed(TINY.replace("[msp, rkl]", f"[msp, {predictor}]"), "t")
+    with pytest.raises(GridError, match="mc-dropout does not predict with the weights of dsui"):
+        parsed(TINY.replace("method: dsui", "method: dsui, as: mc-dropout"), "t")
+    assert parsed(TINY.replace("[msp, rkl]", "mc-dropout"), "t").cells[0].predictor == "mc-dropout"
+
+
+@pytest.mark.parametrize("method", methods.names())
+def test_a_table_may_show_every_score_that_a_method_has(method: str) -> None:
+    backbone = (methods.find(method).backbones or ("small",))[0]
+    recipe = load_recipe("demo", "digits", {"neck": True, "dropout": 0.2})
+    torch.manual_seed(0)
+    built = methods.build(method, backbone, 1, 10, recipe).eval()
+    with torch.no_grad():
+        outputs = built.predict(torch.rand(4, 1, 8, 8))
+    scores = all_scores(outputs, reference([outputs]))
+    shown = parsed(TINY.replace("scores: max_probability", f"scores: [{', '.join(scores)}]"), "t").table[1]
+    assert shown.scores == tuple(scores)
+
+
+def test_a_table_may_show_the_detectors_of_its_runs() -> None:
+    named = TINY.replace("scores: max_probability", "scores: [knn, relative_mahalanobis]")
+    assert parsed(named + "detectors: [knn, relative-mahalanobis]", "t").table[1].scores[0] == "knn"
 
 
 def test_a_grid_is_found_by_name_or_by_file(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from tiny_grid import CONDITIONS, TINY, Silent, carry_out, figures, tiny_study
+from tiny_grid import CONDITIONS, TINY, Silent, carry_out, figures, rkl_reads_msp, tiny_study  # noqa: F401
 
 from dsui.data.registry import load
 from dsui.evaluation.model import load_model, run_facts
@@ -50,6 +50,10 @@ def row_of(cell: Cell, task: str, score: str | None, foreign: str | None, metric
     config = cell.config
     facts = (cell.run, cell.predictor, None, config.data, config.backbone, config.recipe.name, config.seed)
     return Row(*facts, task, foreign, score, metrics, None, None, None, None, {}, None, None, None)
+
+
+def accuracy_of(cell: Cell) -> Row:
+    return row_of(cell, "accuracy", "prediction", None, {"accuracy": 0.9})
 
 
 def pretend(study: Study, cell: Cell, *rows: Row) -> None:
@@ -108,14 +112,26 @@ def test_a_stopped_run_is_half_done_and_goes_on_to_the_same_figures(finished: St
 
 
 def test_detectors_of_a_grid_score_beside_the_runs_own_scores(tmp_path: Path) -> None:
-    study = tiny_study(tmp_path, TINY.replace("[misclassification]", "[ood]") + "foreign: [photos]\ndetectors: [knn]\n")
+    study = tiny_study(tmp_path, TINY.replace("[misc", "[ood, misc") + "foreign: [photos]\ndetectors: [knn]\n")
     carry_out(study)
-    found = {row.score: row.metrics["auroc"] for row in study.collect() if row.method == "dsui"}
+    found = {row.score: row.metrics["auroc"] for row in study.collect() if (row.method, row.task) == ("dsui", "ood")}
     assert 0.5 < found["knn"] < 1
     assert found["knn"] != found["max_probability"]
 
 
-@pytest.mark.parametrize("damage", ["", '{"rows": [', "[]"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "",
+        '{"rows": [',
+        "[]",
+        '{"rows": null, "points": []}',
+        '{"rows": [], "points": []}',
+        '{"rows": [{"a": 1}], "points": []}',
+        '{"rows": [5], "points": []}',
+        '{"error": 5}',
+    ],
+)
 def test_a_cell_whose_file_is_damaged_is_evaluated_again_without_training(
     finished: Study, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
@@ -157,7 +173,7 @@ def test_an_error_that_nobody_foresaw_fails_its_cell_alone(tmp_path: Path, monke
             raise RuntimeError("CUDA error: misaligned address\nand many more lines")
 
     monkeypatch.setattr("dsui.experiments.study.train", train)
-    monkeypatch.setattr("dsui.experiments.study.evaluate", lambda *_: cell_run.Outcome([], []))
+    monkeypatch.setattr("dsui.experiments.study.evaluate", lambda cell, *_: cell_run.Outcome([accuracy_of(cell)], []))
     study = tiny_study(tmp_path)
     carry_out(study)
     assert study.state(study.grid.cells[0]) == State("failed", "RuntimeError: CUDA error: misaligned address")
@@ -198,6 +214,28 @@ def test_time_is_estimated_from_like_runs_then_from_other_methods_else_unknown(t
     (study.run_path(other_seed) / WEIGHTS).parent.mkdir()
     (study.run_path(other_seed) / WEIGHTS).touch()
     assert study.training_seconds(jobs)[2] == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"}{\n",
+        b"[1, 2]\n",
+        b"\xff\xfe\n",
+        b'{"epoch": null, "step": "x", "seconds": []}\n',
+        b'{"epoch": 9, "step": 0, "seconds": 1.0}\n',
+        b'{"epoch": 9, "step": 99, "seconds": NaN}\n',
+    ],
+)
+def test_damaged_lines_of_a_log_are_passed_over(tmp_path: Path, damage: bytes) -> None:
+    study = tiny_study(tmp_path, TINY.replace("{epochs: 2}", "{epochs: 10}"))
+    cell, jobs = study.grid.cells[0], study.jobs(study.grid.cells)
+    log(study, cell, epochs=4, steps=15, seconds=3.0)
+    state, seconds = study.state(cell), study.training_seconds(jobs)
+    path = study.run_path(cell) / LOG
+    path.write_bytes(damage + path.read_bytes() + b"\n" + damage)
+    assert study.state(cell) == state == State("half-done", "step 60 of 150")
+    assert study.training_seconds(jobs) == seconds
 
 
 def test_fewer_classes_and_held_out_images_take_less_time() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import torch
 
 from dsui.evaluation.results import Row
@@ -11,6 +13,7 @@ from dsui.experiments.cell_run import Conditions
 from dsui.experiments.grid import Cell
 from dsui.experiments.grid_file import parsed
 from dsui.experiments.study import Study
+from dsui.methods.rkl import ReversePriorNetwork
 
 TINY = """
 title: Tiny
@@ -27,7 +30,15 @@ table:
   - {task: accuracy, metrics: accuracy, scores: prediction}
   - {task: misclassification, metrics: auroc, scores: max_probability}
 """
-"""rkl can predict with msp's weights, as mc-dropout can; without a neck it is much faster."""
+"""rkl stands in for mc-dropout, which needs a neck and five times as long: import `rkl_reads_msp` as well."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def rkl_reads_msp() -> Iterator[None]:
+    """In a test that imports this, rkl may predict with msp's weights, whose shapes are its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReversePriorNetwork, "reads_weights_of", ("msp",))
+        yield
 
 
 class Silent:

@@ -9,7 +9,7 @@ import stat
 import zipfile
 from collections import namedtuple
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import torch
@@ -121,6 +121,25 @@ def test_a_disk_that_fails_to_sync_keeps_the_former_checkpoint(tmp_path: Path, m
     with pytest.raises(RunError, match="Input/output error"):
         save_state(path, {"step": 2})
     assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["state.pt"]
+
+
+def test_two_that_write_one_file_are_not_in_each_others_way(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+
+    def slow(stream: IO[bytes]) -> None:
+        write_whole(path, lambda other: other.write(b"the other's"))
+        assert path.read_bytes() == b"the other's"
+        stream.write(b"ours")
+
+    write_whole(path, slow)
+    assert path.read_bytes() == b"ours"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_kill_left_of_a_checkpoint_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / "state.pt.tmp").write_bytes(b"torn")
+    saved(tmp_path / "state.pt")
     assert [file.name for file in tmp_path.iterdir()] == ["state.pt"]
 
 

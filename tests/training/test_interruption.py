@@ -10,6 +10,19 @@ import pytest
 from dsui.training.interruption import Interruption
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_a_request_to_end_and_a_closed_terminal_are_wishes(number: signal.Signals) -> None:
+    heard: list[int] = []
+    former = signal.signal(number, lambda *_: heard.append(1))
+    try:
+        with Interruption() as interruption:
+            os.kill(os.getpid(), number)
+            assert interruption.wanted
+        assert not heard
+    finally:
+        signal.signal(number, former)
+
+
 def test_the_first_signal_is_a_wish_and_the_second_acts_as_usual() -> None:
     with Interruption() as interruption:
         os.kill(os.getpid(), signal.SIGINT)

@@ -143,8 +143,10 @@ def _delegate(jobs: Sequence[Job], command: Sequence[str], engine: str, workers:
     from dsui.experiments.engines import several_processes, with_ray
 
     if engine == "ray":
-        with_ray(jobs, command, screen.ended)
-    elif not several_processes(jobs, command, workers, screen.study.out / LOGS, screen.ended):
+        with_ray(jobs, command, screen.ended, begins=screen.study.forget)
+    elif not several_processes(
+        jobs, command, workers, screen.study.out / LOGS, screen.ended, begins=screen.study.forget
+    ):
         raise KeyboardInterrupt
 
 
@@ -161,7 +163,8 @@ def _write_script(study: Study, jobs: Sequence[Job], command: Sequence[str], gpu
         documents.show({"study": study.out, "script": out / SCRIPT, "tasks": len(jobs)})
         return
     typer.echo(
-        f"{out / SCRIPT} holds {len(jobs)} tasks. Start them, and for the table repeat this without --engine slurm:"
+        f"{out / SCRIPT} holds {len(jobs)} task{'s' * (len(jobs) > 1)}. "
+        "Submit it, and for the table repeat this without --engine slurm:"
     )
     typer.echo(f"sbatch {shlex.quote(str(out / SCRIPT))}")
 

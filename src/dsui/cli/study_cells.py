@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dsui.cli.choice import WrongUsage, chosen, known
+from dsui.data.registry import FOLDER, folder_path
 from dsui.errors import DsuiError
 from dsui.experiments.grid import Cell, Grid
 from dsui.experiments.study import Job, Study
@@ -59,7 +60,7 @@ def named(study: Study, keys: str) -> list[Cell]:
             raise DsuiError(f"{study.grid.name} has no cell {key}, so it was changed; start the study again.")
         if absent := study.absent(cells[key]):
             raise DsuiError(
-                f"{cells[key].name} needs {', '.join(absent)}, which is not here; run dsui data get {absent[0]}."
+                f"{cells[key].name} needs {', '.join(absent)}, which is not here; {_remedy(absent[0], study)}."
             )
     return [cells[key] for key in keys.split(",")]
 
@@ -79,8 +80,14 @@ def counted(found: Sequence[CellState]) -> str:
 def missing_data(study: Study, cells: Sequence[Cell]) -> list[str]:
     """What to fetch, and how many cells wait for it."""
     waiting = Counter(name for cell in cells if not study.done(cell) for name in study.absent(cell))
-    where = "" if study.root is None else f" --root {shlex.quote(str(study.root))}"
     return [
-        f"{'1 cell needs' if count == 1 else f'{count} cells need'} {name}: dsui data get {name}{where}"
+        f"{'1 cell needs' if count == 1 else f'{count} cells need'} {name}: {_remedy(name, study)}"
         for name, count in waiting.items()
     ]
+
+
+def _remedy(name: str, study: Study) -> str:
+    """Own images nobody else can fetch."""
+    if name.startswith(FOLDER):
+        return f"put your images into {folder_path(name).absolute()} or correct its name in the grid"
+    return f"dsui data get {name}" + ("" if study.root is None else f" --root {shlex.quote(str(study.root))}")

@@ -27,7 +27,7 @@ def show_list(study: Study, cells: Sequence[Cell], states: Sequence[CellState], 
         known = "unknown" if cell.seconds is None else duration(cell.seconds)
         needs = f"training: {known}" if cell.trains else ""
         typer.echo("  ".join(filter(None, (f"{cell.state:<12}", cell.name, cell.detail, needs))))
-    typer.echo(f"{len(states)} cells: {counted(states)}.")
+    typer.echo(f"{len(states)} cell{'s' * (len(states) > 1)}: {counted(states)}.")
     to_train = [cell.seconds for cell in states if cell.trains]
     timed = [seconds for seconds in to_train if seconds is not None]
     if to_train:

@@ -64,11 +64,12 @@ class StudyScreen:
         if self.collects:
             self.study.collect()
 
-    def ended(self, job: Job, seconds: float, status: int) -> None:
-        """A process that carried out a job, or died of it."""
+    def ended(self, job: Job, seconds: float, status: int | str) -> None:
+        """A process that carried out a job, or died of it; a `status` in words says why there is none."""
+        died = f"its process ended with status {status}; its log is in {self.study.out / LOGS}."
         for cell in job:
             if not self.study.record(cell):
-                self.study.fail(cell, f"its process ended with status {status}; its log is in {self.study.out / LOGS}.")
+                self.study.fail(cell, status if isinstance(status, str) else died)
             self.told(cell, seconds)
         self.bar.update(self.task, completed=self.position)
 

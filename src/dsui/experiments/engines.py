@@ -43,31 +43,34 @@ def several_processes(
     logs: Path,
     ended: Ended,
     waiting_on: Callable[[], None] = lambda: None,
+    begins: Callable[[Job], None] = lambda _job: None,
 ) -> bool:
     """Run the jobs, `count` at a time, each on the next of the visible GPUs; False if asked to stop before the end.
 
-    What a job prints goes to LOGS/RUN.log. `waiting_on` is called now and then while jobs run.
+    What a job prints goes to LOGS/RUN.log. `waiting_on` is called now and then while jobs run, `begins` before a job
+    starts. Whatever ends this function, no job outlives it.
     """
     logs.mkdir(parents=True, exist_ok=True)
     waiting, running, free = list(jobs), list[_Running](), list(range(count))
     with Interruption() as interruption:
-        while (waiting or running) and not interruption.wanted:
-            while waiting and free:
-                job, slot = waiting.pop(0), free.pop(0)
-                with (logs / f"{job[0].run}.log").open("ab") as log:
-                    running.append(
-                        _Running(job, _start(_arguments(command, job), slot, count, log), slot, time.monotonic())
-                    )
-            time.sleep(PAUSE)
-            waiting_on()
-            for each in [each for each in running if each.process.poll() is not None]:
-                running.remove(each)
-                free.append(each.slot)
-                ended(each.job, time.monotonic() - each.began, each.process.returncode)
-        if interruption.wanted:
+        try:
+            while (waiting or running) and not interruption.wanted:
+                while waiting and free:
+                    job, slot = waiting.pop(0), free.pop(0)
+                    begins(job)
+                    with (logs / f"{job[0].run}.log").open("ab") as log:
+                        running.append(
+                            _Running(job, _start(_arguments(command, job), slot, count, log), slot, time.monotonic())
+                        )
+                time.sleep(PAUSE)
+                waiting_on()
+                for each in [each for each in running if each.process.poll() is not None]:
+                    running.remove(each)
+                    free.append(each.slot)
+                    ended(each.job, time.monotonic() - each.began, each.process.returncode)
+        finally:
             _stop([each.process for each in running])
-            return False
-    return True
+        return not interruption.wanted
 
 
 def visible_gpus() -> list[str]:
@@ -90,6 +93,8 @@ def slurm_script(name: str, jobs: Sequence[Job], command: Sequence[str], logs: P
             "#SBATCH --requeue",
             "# a minute before the time limit: the run writes its checkpoint and ends",
             "#SBATCH --signal=B:TERM@60",
+            "# relative paths in the grid begin where the script was written",
+            f"cd {shlex.quote(str(Path.cwd()))} || exit 1",
             "cells=(",
             *keys,
             ")",
@@ -99,19 +104,39 @@ def slurm_script(name: str, jobs: Sequence[Job], command: Sequence[str], logs: P
     )
 
 
-def with_ray(jobs: Sequence[Job], command: Sequence[str], ended: Ended) -> None:
-    """Run the jobs on a Ray cluster whose machines share the folder of the study, each on one GPU if there are any."""
+def with_ray(
+    jobs: Sequence[Job],
+    command: Sequence[str],
+    ended: Callable[[Job, float, int | str], None],
+    begins: Callable[[Job], None] = lambda _job: None,
+) -> None:
+    """Run the jobs on a Ray cluster whose machines share the folder of the study, each on one GPU if there are any.
+
+    Of a job that Ray lost with its machine or for want of memory, `ended` hears a sentence in place of the status.
+    """
     try:
         ray: Any = import_module("ray")
     except ImportError as error:
         raise DsuiError("--engine ray needs the package ray; install it, or choose --engine local or slurm.") from error
     ray.init(ignore_reinit_error=True)
     remote = ray.remote(num_gpus=1 if ray.cluster_resources().get("GPU", 0) else 0)(_call)
+    for job in jobs:
+        begins(job)
+    began = time.monotonic()
     running = {remote.remote(_arguments(command, job)): job for job in jobs}
     while running:
         (ready, *_), _ = ray.wait(list(running), num_returns=1)
-        seconds, status = ray.get(ready)
+        seconds, status = _answer(ray, ready, began)
         ended(running.pop(ready), seconds, status)
+
+
+def _answer(ray: Any, reference: object, began: float) -> tuple[float, int | str]:
+    try:
+        seconds, status = ray.get(reference)
+    except Exception as error:  # Ray raises what it pleases, and the other jobs go on
+        first = (str(error).splitlines() or [""])[0]
+        return time.monotonic() - began, f"Ray lost its process ({type(error).__name__}: {first})."
+    return seconds, status
 
 
 def _keys(job: Job) -> str:

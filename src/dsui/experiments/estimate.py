@@ -7,7 +7,7 @@ method, else from any method on the same data and backbone.
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean, median
@@ -19,6 +19,7 @@ from dsui.data.dataset import MemorySet
 from dsui.data.registry import FOLDER, published
 from dsui.data.splits import class_split
 from dsui.errors import DataError
+from dsui.report.evidence import read_log
 from dsui.training.config import RunConfig
 from dsui.training.run_folder import LOG, STATE, WEIGHTS
 
@@ -101,10 +102,13 @@ def _known_classes(config: RunConfig, classes: int) -> int:
 
 
 def _log(run: Path) -> list[dict[str, Any]]:
-    """The rows of a log that may be written to at this moment, so without a torn last one."""
-    path = run / LOG
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    rows = [json.loads(line) for line in lines if line.endswith("\n")]
-    return [row for row in rows if {"epoch", "step", "seconds"} <= row.keys()]
+    """The rows of a log that may be written to at this moment, without torn and damaged ones: an estimate stops no
+    study."""
+    return [row for row in read_log(run / LOG)[0] if _of_an_epoch(row)]
+
+
+def _of_an_epoch(row: dict[str, Any]) -> bool:
+    match row:
+        case {"epoch": int(epoch), "step": int(step), "seconds": int() | float() as seconds}:
+            return 0 <= epoch < step and math.isfinite(seconds)
+    return False

@@ -13,13 +13,13 @@
 A list means each of its values, several lists their product; `tasks`, `foreign`, `epsilons` and `detectors` are lists
 of what is evaluated in every run. `known` and `foreign` may differ by data set: {cifar10: [svhn], svhn: [cifar10]}.
 `set` changes settings of recipe and method; that of a run adds to the one at the top. `as` predicts with another method
-that takes the same weights. `skip_bad: true` leaves out unreadable files of folder:PATH. A method that cannot be built
-on one of several backbones is left out there.
+that reads the run's weights, as mc-dropout reads msp's. `skip_bad: true` leaves out unreadable files of folder:PATH. A
+method that cannot be built on one of several backbones is left out there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib import resources
@@ -35,10 +35,11 @@ from dsui.data.registry import FOLDER, or_folder, published
 from dsui.detectors import registry as detectors
 from dsui.errors import DsuiError
 from dsui.evaluation import published as paper
+from dsui.evaluation.scores import SECONDARY
 from dsui.evaluation.tasks import EPSILONS, TASKS
 from dsui.experiments.grid import Block, Cell, Grid
 from dsui.methods import registry as methods
-from dsui.report.columns import METRICS
+from dsui.report.columns import METRICS, SCORES
 from dsui.training.config import RunConfig
 from dsui.training.recipe_file import changes, load_recipe, method_options
 
@@ -67,6 +68,16 @@ DEFAULTS: dict[str, Any] = {
 """The keys of an entry of `runs`, which may also stand at the top."""
 TOP = ("title", "runs", "table", "figure", "published", "reference")
 BLOCK = ("task", "metrics", "scores")
+AT_LEAST_ONE = ("data", "backbone", "method", "recipe", "seeds", "tasks", "held_out")
+STREAMS = ("prediction", "density")
+"""What accuracy may be of."""
+COMMON_SCORES = (
+    *dict.fromkeys((*SCORES, *SECONDARY, *(f"sirc_{score}" for score in SECONDARY))),
+    *("uncertainty", "max_logit", "sphere_max_probability", "floored_posterior"),
+)
+"""Methods add their own, of which nothing is known here."""
+TYPO = 0.85
+"""How alike a word must be to a score to be meant as it."""
 
 
 T = TypeVar("T", str, int, float)
@@ -107,6 +118,8 @@ def parsed(text: str, name: str) -> Grid:
         raise GridError(f"{name} is not valid YAML{where}.") from error
     top = _mapping(content, name, (*TOP, *DEFAULTS))
     entries = _list(top.get("runs", [{}]))
+    if not entries:
+        raise GridError(f"{name}: runs is empty; name at least one, or leave it out where all stands at the top.")
     shared = {key: value for key, value in top.items() if key in DEFAULTS}
     figure = top.get("figure")
     if figure is not None:
@@ -130,11 +143,17 @@ def parsed(text: str, name: str) -> Grid:
             found[cell.key, cell.label] = cell
     cells = tuple(sorted(found.values(), key=lambda cell: cell.config.seed))
     _check_labels(cells, name)
+    _check_table(table, cells, name)
+    if (reference := top.get("reference")) is not None:
+        _check("line for the reference", str(reference), _unique(cell.label for cell in cells), f"{name}: there is no")
     return Grid(name, str(top.get("title", name)), cells, table, figure, quoted, str(top.get("reference", "dsui")))
 
 
 def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterator[Cell]:
     """The product of an entry's lists."""
+    for key in AT_LEAST_ONE:
+        if not _list(values[key]):
+            raise GridError(f"{where}: {key} is empty; name at least one.")
     tasks, epsilons = _tuple(values["tasks"], str, where), _tuple(values["epsilons"], float, where)
     for task in tasks:
         _check("task", task, TASKS, f"{where}: there is no")
@@ -162,6 +181,11 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
                 _tuple(values["held_out"], float, where),
             ):
                 _check_outliers(method, outliers, where)
+                if not 0 <= held_out < 1:
+                    raise GridError(
+                        f"{where}: held_out is {held_out:g}; write a share of the training images below 1, as in "
+                        "'held_out: 0.1', or 0 to hold out none."
+                    )
                 channels, size = _shape(data)[:2]
                 sifts = skip_bad and any(name and name.startswith(FOLDER) for name in (data, outliers, *foreign))
                 config = RunConfig(
@@ -170,7 +194,7 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
                 for seed, predictor in product(
                     _tuple(values["seeds"], int, where), _tuple(values["as"], str, where) or (method,)
                 ):
-                    methods.find(predictor)
+                    _check_predictor(method, predictor, where)
                     yield Cell(
                         config=replace(config, seed=seed),
                         predictor=predictor,
@@ -214,6 +238,16 @@ def _check_outliers(method: str, outliers: str | None, where: str) -> None:
             raise GridError(f"{where}: {method} does not learn from outliers; give it an entry without them.")
 
 
+def _check_predictor(method: str, predictor: str, where: str) -> None:
+    """Another method would print the figures of this one's network under its own name."""
+    if predictor != method and method not in methods.find(predictor).reads_weights_of:
+        able = [method, *(name for name in methods.names() if method in methods.find(name).reads_weights_of)]
+        raise GridError(
+            f"{where}: {predictor} does not predict with the weights of {method}; `as` may name {' or '.join(able)}, "
+            f"and {predictor} needs an entry of its own."
+        )
+
+
 def _check_labels(cells: Iterable[Cell], name: str) -> None:
     """Two different runs in one place of the table would be averaged."""
     seen: dict[tuple[object, ...], str] = {}
@@ -222,6 +256,37 @@ def _check_labels(cells: Iterable[Cell], name: str) -> None:
         place = (cell.label, config.data, config.backbone, config.known, config.seed)
         if seen.setdefault(place, cell.key) != cell.key:
             raise GridError(f"{name}: two different runs are both {cell.name}; tell them apart with 'label: ...'.")
+
+
+def _check_table(table: Iterable[Block], cells: Iterable[Cell], name: str) -> None:
+    """A column that no run can fill would be found out after all of them are trained."""
+    cells = tuple(cells)
+    tasks = _unique(task for cell in cells for task in cell.tasks)
+    fitted = _unique(detector for cell in cells for detector in cell.detectors)
+    for block in table:
+        asked = "misclassification" if block.task == "accuracy" else block.task
+        if asked not in tasks:
+            raise GridError(f"{name}: the table shows {block.task}, which needs the task {asked}; add it to `tasks`.")
+        for score in block.scores:
+            if block.task == "accuracy":
+                _check("score of accuracy", score, STREAMS, f"{name}: there is no")
+            else:
+                _check_score(score, fitted, name)
+
+
+def _check_score(score: str, fitted: Sequence[str], name: str) -> None:
+    detector = score.replace("_", "-")
+    if score in COMMON_SCORES or detector in fitted:
+        return
+    if detector in detectors.names():
+        raise GridError(f"{name}: the table shows {score}, which needs the detector {detector}; add it to `detectors`.")
+    there = (*COMMON_SCORES, *(each.replace("-", "_") for each in fitted))
+    if get_close_matches(score, there, n=1, cutoff=TYPO):
+        _check("score", score, there, f"{name}: there is no")
+
+
+def _unique(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
 
 
 def _label(label: object, values: Mapping[str, object], where: str) -> str:

@@ -62,9 +62,9 @@ class Study:
         damaged, so that it is evaluated again."""
         try:
             found = json.loads(self.cell_path(cell).read_bytes())
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return found if _whole(found) else {}
 
     def done(self, cell: Cell) -> bool:
         return "rows" in self.record(cell)
@@ -106,8 +106,7 @@ class Study:
         """Carry out a job; what fails is written down, and only a wish to stop leaves this method."""
         began, run = time.monotonic(), self.run_path(job[0])
         todo = [cell for cell in job if not self.done(cell)]
-        for cell in todo:
-            self.cell_path(cell).unlink(missing_ok=True)
+        self.forget(job)
         untrained = _attempt(lambda: train(job[0], run, conditions), conditions.device)
         for cell in todo:
             if failure := untrained or _attempt(partial(self._evaluate, cell, conditions), conditions.device):
@@ -115,6 +114,12 @@ class Study:
             now = time.monotonic()
             told(cell, now - began)
             began = now
+
+    def forget(self, job: Job) -> None:
+        """Why its cells failed before, which is no reason of the attempt that begins."""
+        for cell in job:
+            if not self.done(cell):
+                self.cell_path(cell).unlink(missing_ok=True)
 
     def fail(self, cell: Cell, sentence: str, trace: str = "") -> None:
         self._write(cell, {"error": sentence, "traceback": trace})
@@ -154,6 +159,24 @@ class Study:
         if name.startswith(FOLDER):
             return folder_path(name).is_dir()  # what it lacks is told by whoever reads it
         return set(splits) <= set(published(name).present(self.root or default_root()))
+
+
+def _whole(record: object) -> bool:
+    """Whether it holds at least one row and nothing but rows, or a reason; every task answers with rows."""
+    match record:
+        case {"rows": [_, *_] as rows, "points": list(points)}:
+            return all(map(_is_row, rows)) and all(isinstance(point, dict) for point in points)
+        case {"error": str()}:
+            return True
+    return False
+
+
+def _is_row(row: object) -> bool:
+    try:
+        Row.from_json(json.dumps(row))
+    except ValueError:
+        return False
+    return True
 
 
 class _Failure(NamedTuple):

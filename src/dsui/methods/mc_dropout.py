@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,8 @@ from dsui.training.recipe import Recipe
 
 class MCDropout(MaxSoftmax):
     """`samples` is T."""
+
+    reads_weights_of: ClassVar[tuple[str, ...]] = ("msp",)
 
     def __init__(self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, samples: int = 50) -> None:
         check_at_least("samples", samples, 1)

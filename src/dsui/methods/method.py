@@ -45,6 +45,9 @@ class Method(nn.Module, ABC):
     learns_from_outliers: ClassVar[bool] = False
     """Whether foreign training images are of use to it: then `forward` gets them behind the batch's own images, and
     `loss` knows them as the rows beyond len(labels)."""
+    reads_weights_of: ClassVar[tuple[str, ...]] = ()
+    """Other methods that train as it does, whose runs it may predict with under its own name; equal shapes say nothing
+    of that."""
     passes: int = 1
     phase: int = 0
     turn: int = 0

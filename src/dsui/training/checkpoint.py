@@ -11,6 +11,7 @@ import errno
 import os
 import shutil
 import tempfile
+import uuid
 import zipfile
 from typing import IO, TYPE_CHECKING, Any
 
@@ -40,9 +41,9 @@ def unwritten(path: Path, error: OSError) -> RunError:
     )
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Let `write` fill a file beside `path`, then put it in the place of `path`."""
-    beside = path.with_name(f"{path.name}.tmp")
+def write_whole(path: Path, write: Callable[[IO[bytes]], object], beside: Path | None = None) -> None:
+    """Let `write` fill a file `beside`, by default one of this call alone, then put it in the place of `path`."""
+    beside = beside or path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
         with beside.open("wb") as stream:
             write(stream)
@@ -72,8 +73,12 @@ def _sync_folder(folder: Path) -> None:
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Write tensors and plain values, nested in dicts, lists and tuples; nothing else could be loaded again."""
-    write_whole(path, lambda stream: torch.save({"schema": SCHEMA, "state": dict(state)}, stream))
+    """Write tensors and plain values, nested in dicts, lists and tuples; nothing else could be loaded again.
+
+    The lock of a run keeps others away, so that what a kill leaves may have a name that the next save writes over.
+    """
+    content = {"schema": SCHEMA, "state": dict(state)}
+    write_whole(path, lambda stream: torch.save(content, stream), beside=path.with_name(f"{path.name}.tmp"))
 
 
 def load_state(path: Path, map_location: torch.device | str) -> dict[str, Any] | None:

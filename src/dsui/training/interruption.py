@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to stop after the present step, so that a run can be saved."""
+"""Ctrl-C, SIGTERM and a closed terminal as a wish to stop after the present step, so that a run can be saved."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 import threading
 from types import FrameType, TracebackType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))  # not in Windows
 
 
 class Interruption:
