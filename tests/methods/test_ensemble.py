@@ -9,7 +9,7 @@ from statistics import mean
 import pytest
 import torch
 from on_digits import Trained, accuracy, images, means, misclassification, noise, predicted, three_seeds, trainer_for
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 from scipy.stats import entropy
 from torch import Tensor, nn
 
@@ -186,10 +186,17 @@ def test_the_density_of_a_dsui_ensemble_is_the_mean_density_of_its_members() -> 
     method, inputs = ensemble_of(trainer), trainer.transform.plain(pixels)
     with torch.no_grad():
         parts: list[Outputs] = [each.predict(inputs) for each in method.members]  # type: ignore[operator]
-    for name in ("log_joint", "class_scores"):
-        each = torch.stack([getattr(part, name) for part in parts]).double().numpy()
-        expected = torch.from_numpy(logsumexp(each, axis=0, b=1 / 3))
-        torch.testing.assert_close(getattr(outputs, name).double(), expected, rtol=1e-6, atol=1e-5)  # float32 scores
+    joint, scores = (
+        torch.stack([getattr(part, name) for part in parts]).double().numpy() for name in ("log_joint", "class_scores")
+    )
+    assert outputs.log_joint is not None
+    assert outputs.class_scores is not None
+    mean_density = torch.from_numpy(logsumexp(joint, axis=0, b=1 / 3))
+    torch.testing.assert_close(outputs.log_joint.double(), mean_density, rtol=1e-6, atol=1e-5)  # float32 scores
+    posterior = torch.from_numpy(softmax(scores, axis=2).mean(0))
+    torch.testing.assert_close(outputs.class_scores.double().softmax(1), posterior, rtol=1e-4, atol=1e-6)  # likewise
+    evidence = torch.from_numpy(logsumexp(logsumexp(scores, axis=2), axis=0, b=1 / 3))
+    torch.testing.assert_close(outputs.class_scores.double().logsumexp(1), evidence, rtol=1e-6, atol=1e-5)  # likewise
     assert torch.equal(outputs.features, torch.cat([part.features for part in parts], 1))
     assert outputs.norm is not None
     assert outputs.norm.shape == (100,)

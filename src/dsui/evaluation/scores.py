@@ -1,6 +1,6 @@
 """Uncertainties from one forward pass: larger means more likely wrong or foreign.
 
-All are computed in log space and float64, so that a saturated softmax makes no ties.
+All are computed in float64, and all but the mutual information in log space, so that a saturated softmax makes no ties.
 
 `uncertainty` is the one to use when there is no reason for another. It joins the two questions, is the prediction
 wrong and is the image foreign, as SIRC does (Xia and Bouganis, ACCV 2022): with S a confidence of the second kind, and

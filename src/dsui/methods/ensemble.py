@@ -108,7 +108,7 @@ class Ensemble(Method):
             torch.cat([part.features for part in parts], 1),
             log_mean_exp(samples),
             norm=None if norm is None else norm.mean(1),
-            class_scores=None if class_scores is None else log_mean_exp(class_scores),
+            class_scores=None if class_scores is None else _mean_posterior(class_scores),
             log_joint=None if log_joint is None else log_mean_exp(log_joint),
             samples=samples.float(),
             own=own,
@@ -141,6 +141,13 @@ class Ensemble(Method):
     def log_row(self) -> dict[str, object]:
         rows = [each.log_row() for each in self._each]
         return {"members": rows} if any(rows) else {}
+
+
+def _mean_posterior(class_scores: Tensor) -> Tensor:
+    """Scores whose softmax is the mean of the members' and whose logsumexp is the logarithm of their mean evidence: the
+    mean of the scores themselves would be the largest member's. [B, T, C] -> [B, C]"""
+    evidence = class_scores.logsumexp(2, keepdim=True)
+    return log_mean_exp(class_scores - evidence) + log_mean_exp(evidence)
 
 
 def _stacked(parts: Sequence[Outputs], name: str) -> Tensor | None:
