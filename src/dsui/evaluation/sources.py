@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.fgsm import fgsm
+from dsui.data.folder import FolderSet
 from dsui.data.foreign import as_foreign
 from dsui.data.foreign_folder import foreign_folder
 from dsui.data.noise import noise_set
@@ -50,6 +51,8 @@ class Sources:
         self.config = replace(config, skip_bad=config.skip_bad or skip_bad)
         self.classes, self.part, self.root = classes, part, root
         self._stamps: dict[tuple[str, str], str] = {}
+        self.left_out: dict[str, int] = {}
+        """Unreadable files by data set and split, of what was read so far."""
 
     def training(self) -> Source:
         return self._own("train", "train", lambda whole: training_images(self.config, whole))
@@ -139,6 +142,7 @@ class Sources:
 
         def images() -> ImageSet:
             whole = read_split(config, config.data, split, self.root)
+            self._note_left_out(f"{config.data}, {split}", whole)
             self._check_classes(whole)
             return choose(whole)
 
@@ -163,8 +167,14 @@ class Sources:
     def _load_foreign(self, name: str) -> ImageSet:
         config = self.config
         if name.startswith(FOLDER):
-            return foreign_folder(folder_path(name), config.size, config.channels, config.skip_bad)
+            images = foreign_folder(folder_path(name), config.size, config.channels, config.skip_bad)
+            self._note_left_out(name, images)
+            return images
         return load(name, "test", self.root)
+
+    def _note_left_out(self, name: str, images: ImageSet) -> None:
+        if isinstance(images, FolderSet) and images.skipped:
+            self.left_out[name] = len(images.skipped)
 
     def _like(self) -> MemorySet:
         """Nothing but the shape of the run's own images."""
