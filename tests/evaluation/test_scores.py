@@ -222,3 +222,18 @@ def test_every_score_increases_with_foreignness_on_a_toy_problem() -> None:
         if (figure := auroc(torch.cat([ours[name], theirs[name]]), positive)) < 0.99  # 1 when written
     }
     assert weak == {}
+
+
+def test_a_mistyped_score_is_told_from_one_that_a_method_may_have_of_its_own() -> None:
+    assert scores.mistyped("entropyy")
+    assert scores.mistyped("relative_mahalanobs", ["relative_mahalanobis"])
+    for name in (
+        *scores.COMMON,
+        "knn",
+        "normalized",
+        "logit_norm",
+        "diffusion",
+        "differential_entropy",
+        "mutual_information",
+    ):
+        assert not scores.mistyped(name), name

@@ -11,9 +11,10 @@ from tiny_grid import TINY, rkl_reads_msp  # noqa: F401
 
 from dsui.errors import DsuiError
 from dsui.evaluation.published import PublishedRow, published
-from dsui.evaluation.scores import all_scores, reference
+from dsui.evaluation.scores import COMMON, all_scores, reference
 from dsui.experiments.grid import Cell, Grid
-from dsui.experiments.grid_file import GridError, load_grid, names, parsed
+from dsui.experiments.grid_checks import GridError
+from dsui.experiments.grid_file import load_grid, names, parsed
 from dsui.methods import registry as methods
 from dsui.training.recipe_file import load_recipe
 
@@ -242,6 +243,7 @@ def test_a_table_may_show_every_score_that_a_method_has(method: str) -> None:
     scores = all_scores(outputs, reference([outputs]))
     shown = parsed(TINY.replace("scores: max_probability", f"scores: [{', '.join(scores)}]"), "t").table[1]
     assert shown.scores == tuple(scores)
+    assert set(scores) <= {*COMMON, *outputs.own, *({"mutual_information"} if outputs.samples is not None else {})}
 
 
 def test_a_table_may_show_the_detectors_of_its_runs() -> None:

@@ -50,6 +50,11 @@ def listed(text: str) -> list[str]:
     return list(dict.fromkeys(word.strip() for word in text.split(",")))
 
 
+def foreign_sets(text: str) -> list[str] | None:
+    """The sets in "a,folder:b"; None for those at hand, where none is named."""
+    return [data_set(name, names.foreign()) for name in listed(text)] if text else None
+
+
 def data_set(name: str, more: Iterable[str] = ()) -> str:
     """A name of `dsui data list`, one of `more`, or folder:PATH."""
     if name == FOLDER:

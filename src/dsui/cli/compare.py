@@ -129,7 +129,7 @@ def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
     stale = 0
     for path in paths:
         found, wrong = read([path])
-        kept = _of_present_weights(found, path.parent) if path.parent in evaluated else found
+        kept = _of_present_weights(found, path.parent)
         rows, problems, stale = rows + kept, problems + wrong, stale + len(found) - len(kept)
     if stale:
         problems.append(f"{stale} rows are of weights that are no longer there, and left out.")
@@ -144,14 +144,14 @@ def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
     return [_with_stream(row) for row in tested or rows]
 
 
-def _of_present_weights(rows: list[Row], run: Path) -> list[Row]:
-    """Rows of a run's own file, without those of weights that it held before it was trained anew."""
+def _of_present_weights(rows: list[Row], folder: Path) -> list[Row]:
+    """Rows of a file in the folder of a run, without those of weights that it held before it was trained anew."""
     from dsui.evaluation.model import run_facts, short_fingerprint
     from dsui.training.run_folder import WEIGHTS
 
-    if not (run / WEIGHTS).exists():
+    if not (folder / WEIGHTS).exists():
         return rows
-    present = short_fingerprint(run_facts(run).fingerprint())
+    present = short_fingerprint(run_facts(folder).fingerprint())
     return [row for row in rows if row.weights in {None, present}]
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dsui.cli import names
-from dsui.cli.choice import WrongUsage, chosen, data_set, known, listed
+from dsui.cli.choice import WrongUsage, chosen, foreign_sets, known, listed
 from dsui.cli.formats import Form, Format, TableFile, check_form, formatted
 from dsui.cli.names import completion
 from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, given_path
@@ -24,8 +23,6 @@ PARTS = ("test", "held-out")
 VARIANTS = ("floored_posterior", "density_entropy", "density_energy", "max_logit", "norm")
 """These scores, and those that begin as follows, are variants of others, and shown when asked for."""
 VARIANT_BEGINNINGS = ("sirc_", "sphere_")
-TYPO = 0.85
-"""How alike a word must be to a score to be meant as it."""
 
 
 def evaluate(
@@ -97,11 +94,10 @@ def evaluate(
     Example: dsui evaluate runs/cifar10-0 --tasks misclassification,ood
     """
     check_form(form, out, as_json)
-    _check_scores(scores)
     chosen_tasks = chosen("task", tasks, names.tasks())
     chosen_detectors = chosen("detector", detector, names.detectors()) if detector else []
     strengths = [_strength(text) for text in epsilons.split(",")] if epsilons else None
-    others = [data_set(name, names.foreign()) for name in listed(foreign)] if foreign else None
+    others = foreign_sets(foreign)
     known("part", part, PARTS)
     known("method", method or "dsui", names.methods())
     if out is not None and len(runs) > 1:
@@ -124,6 +120,7 @@ def evaluate(
     from dsui.report.run_table import run_table
     from dsui.training.run_folder import RESULTS
 
+    _check_scores(scores)
     place = torch.device(device_type(device))
     console = notes(quiet)
     for facts in [run_facts(run, method) for run in runs]:
@@ -150,11 +147,13 @@ def evaluate(
 
 
 def _check_scores(scores: str) -> None:
-    """A mistyped one is told before any work; methods have scores of their own, of which nothing is known here."""
-    there = [*names.scores(), *VARIANTS, *(_as_score(name) for name in names.detectors())]
+    """A mistyped one is told before any work."""
+    from dsui.evaluation.scores import COMMON, mistyped
+
+    detectors = [_as_score(name) for name in names.detectors()]
     for name in listed(scores):
-        if name not in there and get_close_matches(name, there, n=1, cutoff=TYPO):
-            known("score", name, there)
+        if mistyped(name, detectors):
+            known("score", name, (*COMMON, *detectors))
 
 
 def _as_score(detector: str) -> str:

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dsui.cli import names
-from dsui.cli.choice import WrongUsage, data_set, listed
+from dsui.cli.choice import WrongUsage, foreign_sets, listed
 from dsui.cli.formats import Form, Format, TableFile, check_form, formatted
 from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, given_path
 
@@ -40,7 +39,7 @@ def threshold(
     """
     check_form(form, out, as_json)
     coverages, risks = _shares("--coverage", coverage), _shares("--risk", risk)
-    others = [data_set(name, names.foreign()) for name in listed(foreign)] if foreign else None
+    others = foreign_sets(foreign)
     import torch
 
     from dsui.cli.bars import Bars, notes
@@ -64,6 +63,8 @@ def threshold(
         for name, source in needed.items():
             stored = kept.get(source, partial(bar.show, name))
             kinds[name] = judged(stored, calibration.reference, own=name == "test")
+        for sentence in sources.left_out_notes():
+            bar.say(sentence)
     demands = [*(Demand(coverage=share) for share in coverages), *(Demand(risk=share) for share in risks), Demand()]
     limits = [limit(calibration, demand) for demand in demands]
     title = f"{facts.name}: what thresholds accept"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import NamedTuple
 
 import torch
@@ -124,8 +125,21 @@ SECONDARY: dict[str, Callable[[Outputs], Tensor | None]] = {
 
 The logits of a method that samples are log-probabilities, whose energy is 0 up to rounding.
 """
+COMMON = (
+    *("max_probability", "entropy", "max_logit", "sphere_max_probability", "density_max_probability"),
+    *("density_entropy", "floored_posterior", *SECONDARY, *(f"sirc_{name}" for name in SECONDARY), "uncertainty"),
+)
+"""The scores that are made here; methods and detectors add their own."""
+TYPO = 0.85
+"""How alike a word must be to a score to be meant as it."""
 RECOMMENDED = ("sphere_energy", "energy")
 """The first of these that a model has is the second question of `uncertainty`."""
+
+
+def mistyped(name: str, more: Iterable[str] = ()) -> bool:
+    """Whether it is none of COMMON and `more` and yet so like one of them that it can hardly be a method's own."""
+    there = (*COMMON, *more)
+    return name not in there and bool(get_close_matches(name, there, n=1, cutoff=TYPO))
 
 
 def reference(training: Iterable[Outputs]) -> Reference:

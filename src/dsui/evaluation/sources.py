@@ -51,8 +51,7 @@ class Sources:
         self.config = replace(config, skip_bad=config.skip_bad or skip_bad)
         self.classes, self.part, self.root = classes, part, root
         self._stamps: dict[tuple[str, str], str] = {}
-        self.left_out: dict[str, int] = {}
-        """Unreadable files by data set and split, of what was read so far."""
+        self._left_out: dict[str, int] = {}
 
     def training(self) -> Source:
         return self._own("train", "train", lambda whole: training_images(self.config, whole))
@@ -109,6 +108,10 @@ class Sources:
         root = self.root or default_root()
         present = [name for name, entry in PUBLISHED.items() if "test" in entry.present(root)]
         return tuple(name for name in present if name not in {self.config.data, "digits", "digits-256"})
+
+    def left_out_notes(self) -> list[str]:
+        """How many unreadable files there were in what was read so far."""
+        return [f"{n} unreadable file{'s' * (n > 1)} of {name} left out." for name, n in self._left_out.items()]
 
     def _held_out(self, whole: ImageSet) -> ImageSet:
         """Of other images the same rule holds out others, some of which the run was trained on."""
@@ -174,7 +177,7 @@ class Sources:
 
     def _note_left_out(self, name: str, images: ImageSet) -> None:
         if isinstance(images, FolderSet) and images.skipped:
-            self.left_out[name] = len(images.skipped)
+            self._left_out[name] = len(images.skipped)
 
     def _like(self) -> MemorySet:
         """Nothing but the shape of the run's own images."""

@@ -69,8 +69,8 @@ class Evaluation:
         needed += [self.sources.foreign(name) for name in foreign if "ood" in tasks]
         for source in self.cache.read_ahead(needed):
             self._outputs(source)
-        for name, count in self.sources.left_out.items():
-            self.warn(f"{count} unreadable file{'s' * (count > 1)} of {name} left out.")
+        for sentence in self.sources.left_out_notes():
+            self.warn(sentence)
         return [row for task in tasks for row in self.rows(task, foreign, epsilons)]
 
     def rows(self, task: str, foreign: Sequence[str] = (), epsilons: Sequence[float] = EPSILONS) -> Iterator[Row]:

@@ -19,9 +19,8 @@ method that cannot be built on one of several backbones is left out there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from importlib import resources
 from itertools import product
 from pathlib import Path
@@ -33,13 +32,12 @@ from dsui.backbones import registry as backbones
 from dsui.data.pseudo import PSEUDO
 from dsui.data.registry import FOLDER, or_folder, published
 from dsui.detectors import registry as detectors
-from dsui.errors import DsuiError
 from dsui.evaluation import published as paper
-from dsui.evaluation.scores import SECONDARY
 from dsui.evaluation.tasks import EPSILONS, TASKS
 from dsui.experiments.grid import Block, Cell, Grid
+from dsui.experiments.grid_checks import GridError, check_labels, check_name, check_predictor, check_table, unique
 from dsui.methods import registry as methods
-from dsui.report.columns import METRICS, SCORES
+from dsui.report.columns import METRICS
 from dsui.training.config import RunConfig
 from dsui.training.recipe_file import changes, load_recipe, method_options
 
@@ -69,22 +67,8 @@ DEFAULTS: dict[str, Any] = {
 TOP = ("title", "runs", "table", "figure", "published", "reference")
 BLOCK = ("task", "metrics", "scores")
 AT_LEAST_ONE = ("data", "backbone", "method", "recipe", "seeds", "tasks", "held_out")
-STREAMS = ("prediction", "density")
-"""What accuracy may be of."""
-COMMON_SCORES = (
-    *dict.fromkeys((*SCORES, *SECONDARY, *(f"sirc_{score}" for score in SECONDARY))),
-    *("uncertainty", "max_logit", "sphere_max_probability", "floored_posterior"),
-)
-"""Methods add their own, of which nothing is known here."""
-TYPO = 0.85
-"""How alike a word must be to a score to be meant as it."""
-
 
 T = TypeVar("T", str, int, float)
-
-
-class GridError(DsuiError):
-    """A grid cannot be found, read or used; the sentence names the key and what is expected."""
 
 
 def names() -> tuple[str, ...]:
@@ -103,7 +87,7 @@ def load_grid(name: str) -> Grid:
                 f"cannot read the grid {name}: {getattr(error, 'strerror', 'it is no UTF-8 text')}."
             ) from error
         return parsed(text, Path(name).stem)
-    _check("grid", name, names(), "there is no")
+    check_name("grid", name, names(), "there is no")
     text = (resources.files("dsui.experiments") / "grids" / f"{name}.yaml").read_text(encoding="utf-8")
     return parsed(text, name)
 
@@ -123,12 +107,12 @@ def parsed(text: str, name: str) -> Grid:
     shared = {key: value for key, value in top.items() if key in DEFAULTS}
     figure = top.get("figure")
     if figure is not None:
-        _check("figure", figure, FIGURES, f"{name}: there is no")
+        check_name("figure", figure, FIGURES, f"{name}: there is no")
     table = tuple(_block(block, f"{name}, table") for block in _list(top.get("table", [])))
     if not table and figure in (None, "curve"):
         raise GridError(f"{name} has no table; say which task, metrics and scores it shows.")
     if (quoted := top.get("published")) is not None:
-        _check("table of the paper", quoted, paper.TABLES, f"{name}: there is no")
+        check_name("table of the paper", quoted, paper.TABLES, f"{name}: there is no")
     found: dict[tuple[str, str], Cell] = {}
     for number, entry in enumerate(entries, 1):
         where = f"{name}, run {number}"
@@ -142,10 +126,12 @@ def parsed(text: str, name: str) -> Grid:
         for cell in _cells(values, None if figure == "curve" else figure, where):
             found[cell.key, cell.label] = cell
     cells = tuple(sorted(found.values(), key=lambda cell: cell.config.seed))
-    _check_labels(cells, name)
-    _check_table(table, cells, name)
+    check_labels(cells, name)
+    check_table(table, cells, name)
     if (reference := top.get("reference")) is not None:
-        _check("line for the reference", str(reference), _unique(cell.label for cell in cells), f"{name}: there is no")
+        check_name(
+            "line for the reference", str(reference), unique(cell.label for cell in cells), f"{name}: there is no"
+        )
     return Grid(name, str(top.get("title", name)), cells, table, figure, quoted, str(top.get("reference", "dsui")))
 
 
@@ -156,10 +142,10 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
             raise GridError(f"{where}: {key} is empty; name at least one.")
     tasks, epsilons = _tuple(values["tasks"], str, where), _tuple(values["epsilons"], float, where)
     for task in tasks:
-        _check("task", task, TASKS, f"{where}: there is no")
+        check_name("task", task, TASKS, f"{where}: there is no")
     fitted = _tuple(values["detectors"], str, where)
     for detector in fitted:
-        _check("detector", detector, detectors.names(), f"{where}: there is no")
+        check_name("detector", detector, detectors.names(), f"{where}: there is no")
     if not isinstance(skip_bad := values["skip_bad"], bool):
         raise GridError(f"{where}: skip_bad is {skip_bad!r}; write 'skip_bad: true' or leave it out.")
     possible = False
@@ -194,7 +180,7 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
                 for seed, predictor in product(
                     _tuple(values["seeds"], int, where), _tuple(values["as"], str, where) or (method,)
                 ):
-                    _check_predictor(method, predictor, where)
+                    check_predictor(method, predictor, where)
                     yield Cell(
                         config=replace(config, seed=seed),
                         predictor=predictor,
@@ -211,7 +197,7 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
 
 
 def _buildable(method: str, backbone: str, where: str) -> bool:
-    _check("backbone", backbone, backbones.names(), f"{where}: there is no")
+    check_name("backbone", backbone, backbones.names(), f"{where}: there is no")
     able = methods.find(method).backbones
     return able is None or backbone in able
 
@@ -236,57 +222,6 @@ def _check_outliers(method: str, outliers: str | None, where: str) -> None:
         _shape(outliers)
         if not methods.find(method).learns_from_outliers:
             raise GridError(f"{where}: {method} does not learn from outliers; give it an entry without them.")
-
-
-def _check_predictor(method: str, predictor: str, where: str) -> None:
-    """Another method would print the figures of this one's network under its own name."""
-    if predictor != method and method not in methods.find(predictor).reads_weights_of:
-        able = [method, *(name for name in methods.names() if method in methods.find(name).reads_weights_of)]
-        raise GridError(
-            f"{where}: {predictor} does not predict with the weights of {method}; `as` may name {' or '.join(able)}, "
-            f"and {predictor} needs an entry of its own."
-        )
-
-
-def _check_labels(cells: Iterable[Cell], name: str) -> None:
-    """Two different runs in one place of the table would be averaged."""
-    seen: dict[tuple[object, ...], str] = {}
-    for cell in cells:
-        config = cell.config
-        place = (cell.label, config.data, config.backbone, config.known, config.seed)
-        if seen.setdefault(place, cell.key) != cell.key:
-            raise GridError(f"{name}: two different runs are both {cell.name}; tell them apart with 'label: ...'.")
-
-
-def _check_table(table: Iterable[Block], cells: Iterable[Cell], name: str) -> None:
-    """A column that no run can fill would be found out after all of them are trained."""
-    cells = tuple(cells)
-    tasks = _unique(task for cell in cells for task in cell.tasks)
-    fitted = _unique(detector for cell in cells for detector in cell.detectors)
-    for block in table:
-        asked = "misclassification" if block.task == "accuracy" else block.task
-        if asked not in tasks:
-            raise GridError(f"{name}: the table shows {block.task}, which needs the task {asked}; add it to `tasks`.")
-        for score in block.scores:
-            if block.task == "accuracy":
-                _check("score of accuracy", score, STREAMS, f"{name}: there is no")
-            else:
-                _check_score(score, fitted, name)
-
-
-def _check_score(score: str, fitted: Sequence[str], name: str) -> None:
-    detector = score.replace("_", "-")
-    if score in COMMON_SCORES or detector in fitted:
-        return
-    if detector in detectors.names():
-        raise GridError(f"{name}: the table shows {score}, which needs the detector {detector}; add it to `detectors`.")
-    there = (*COMMON_SCORES, *(each.replace("-", "_") for each in fitted))
-    if get_close_matches(score, there, n=1, cutoff=TYPO):
-        _check("score", score, there, f"{name}: there is no")
-
-
-def _unique(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(values))
 
 
 def _label(label: object, values: Mapping[str, object], where: str) -> str:
@@ -327,9 +262,9 @@ def _block(block: object, where: str) -> Block:
     if missing := [key for key in BLOCK if key not in values]:
         raise GridError(f"{where}: there is no {' and no '.join(missing)}; write task, metrics and scores.")
     task, metrics = str(values["task"]), _tuple(values["metrics"], str, where)
-    _check("task", task, ("accuracy", *TASKS), f"{where}: there is no")
+    check_name("task", task, ("accuracy", *TASKS), f"{where}: there is no")
     for metric in metrics:
-        _check("metric", metric, tuple(METRICS), f"{where}: there is no")
+        check_name("metric", metric, tuple(METRICS), f"{where}: there is no")
     return Block(task, metrics, _tuple(values["scores"], str, where))
 
 
@@ -337,14 +272,8 @@ def _mapping(values: object, where: str, known: tuple[str, ...]) -> dict[str, An
     if not isinstance(values, dict):
         raise GridError(f"{where} is no mapping; write one 'key: value' on each line.")
     for key in values:
-        _check("key", key, known, f"{where}: there is no")
+        check_name("key", key, known, f"{where}: there is no")
     return {str(key): value for key, value in values.items()}
-
-
-def _check(kind: str, value: object, known: tuple[str, ...], begin: str) -> None:
-    if value not in known:
-        nearest = get_close_matches(str(value), known, n=1, cutoff=0)[0]
-        raise GridError(f"{begin} {kind} {value!r}; did you mean {nearest!r}? There are {', '.join(known)}.")
 
 
 def _list(value: Any) -> list[Any]:

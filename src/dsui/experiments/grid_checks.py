@@ -1,0 +1,74 @@
+"""What can be wrong with a grid as a whole, told before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+from dsui.detectors import registry as detectors
+from dsui.errors import DsuiError
+from dsui.evaluation.scores import COMMON, mistyped
+from dsui.experiments.grid import Block, Cell
+from dsui.methods import registry as methods
+
+STREAMS = ("prediction", "density")
+"""What accuracy may be of."""
+
+
+class GridError(DsuiError):
+    """A grid cannot be found, read or used; the sentence names the key and what is expected."""
+
+
+def check_name(kind: str, value: object, known: tuple[str, ...], begin: str) -> None:
+    if value not in known:
+        nearest = get_close_matches(str(value), known, n=1, cutoff=0)[0]
+        raise GridError(f"{begin} {kind} {value!r}; did you mean {nearest!r}? There are {', '.join(known)}.")
+
+
+def check_predictor(method: str, predictor: str, where: str) -> None:
+    """Another method would print the figures of this one's network under its own name."""
+    if predictor != method and method not in methods.find(predictor).reads_weights_of:
+        able = [method, *(name for name in methods.names() if method in methods.find(name).reads_weights_of)]
+        raise GridError(
+            f"{where}: {predictor} does not predict with the weights of {method}; `as` may name {' or '.join(able)}, "
+            f"and {predictor} needs an entry of its own."
+        )
+
+
+def check_labels(cells: Iterable[Cell], name: str) -> None:
+    """Two different runs in one place of the table would be averaged."""
+    seen: dict[tuple[object, ...], str] = {}
+    for cell in cells:
+        config = cell.config
+        place = (cell.label, config.data, config.backbone, config.known, config.seed)
+        if seen.setdefault(place, cell.key) != cell.key:
+            raise GridError(f"{name}: two different runs are both {cell.name}; tell them apart with 'label: ...'.")
+
+
+def check_table(table: Iterable[Block], cells: Iterable[Cell], name: str) -> None:
+    """A column that no run can fill would be found out after all of them are trained."""
+    cells = tuple(cells)
+    tasks = unique(task for cell in cells for task in cell.tasks)
+    fitted = unique(detector for cell in cells for detector in cell.detectors)
+    for block in table:
+        asked = "misclassification" if block.task == "accuracy" else block.task
+        if asked not in tasks:
+            raise GridError(f"{name}: the table shows {block.task}, which needs the task {asked}; add it to `tasks`.")
+        for score in block.scores:
+            if block.task == "accuracy":
+                check_name("score of accuracy", score, STREAMS, f"{name}: there is no")
+            else:
+                _check_score(score, fitted, name)
+
+
+def _check_score(score: str, fitted: Sequence[str], name: str) -> None:
+    detector = score.replace("_", "-")
+    if detector in detectors.names() and score not in COMMON and detector not in fitted:
+        raise GridError(f"{name}: the table shows {score}, which needs the detector {detector}; add it to `detectors`.")
+    there = (*COMMON, *(each.replace("-", "_") for each in fitted))
+    if mistyped(score, there):
+        check_name("score", score, there, f"{name}: there is no")
+
+
+def unique(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
