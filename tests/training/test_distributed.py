@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -51,11 +52,26 @@ def process(rank: int, port: int, out: str, dtype: torch.dtype, settings: dict[s
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2"
     )
     with joined("cpu") as world:
-        trainer = run_steps(world, dtype, settings)
-        torch.save(
-            {"model": trainer.method.state_dict(), "loss": torch.tensor(trainer.step.meter.sums()["loss"])},
-            f"{out}/{rank}.pt",
-        )
+        save_steps(run_steps(world, dtype, settings), f"{out}/{rank}.pt")
+    deadline = time.monotonic() + 10  # the system may list a thread a little longer than it runs
+    while "pt_gloo_runloop" in threads():
+        assert time.monotonic() < deadline, "a group whose threads outlive it may abort the process at its end"
+
+
+def save_steps(trainer: Trainer, path: str) -> None:
+    torch.save(
+        {"model": trainer.method.state_dict(), "loss": torch.tensor(trainer.step.meter.sums()["loss"])},
+        path,
+    )
+
+
+def threads() -> list[str]:
+    """The names of this process's threads, where the system tells them (Linux)."""
+    names = []
+    for thread in Path("/proc/self/task").glob("*"):
+        with contextlib.suppress(OSError):  # it may have ended meanwhile
+            names.append((thread / "comm").read_text().strip())
+    return names
 
 
 def free_port() -> int:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 
 import torch
 from torch import distributed
@@ -50,11 +51,22 @@ def joined(device_type: str) -> Iterator[World]:
     if device_type == "cuda":
         torch.cuda.set_device(world.local_rank)
     backend = "nccl" if device_type == "cuda" else "gloo"
+    _import_what_would_keep_the_group()
     distributed.init_process_group(backend, store=_store(world), rank=world.rank, world_size=world.size)
     try:
         yield world
     finally:
         distributed.destroy_process_group()
+
+
+def _import_what_would_keep_the_group() -> None:
+    """Import `torch.distributed.nn.functional` before there is a group, so that the group can end.
+
+    Imported later, as DistributedDataParallel does, its functions' default arguments hold the group for ever, and
+    destroying it leaves its threads running (seen with PyTorch 2.13). A thread of gloo that drops a tensor while the
+    interpreter ends aborts the process: "terminate called without an active exception".
+    """
+    import_module("torch.distributed.nn.functional")
 
 
 def _store(world: World) -> Store:
