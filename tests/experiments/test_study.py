@@ -107,7 +107,9 @@ def test_a_stopped_run_is_half_done_and_goes_on_to_the_same_figures(finished: St
         carry_out(study, replace(CONDITIONS, reporter=Impatient()))
     assert study.state(study.grid.cells[0]) == State("half-done", "step 15 of 30")  # 1,000 digits in batches of 64
     assert [study.state(cell).kind for cell in study.grid.cells] == ["half-done", "half-done", "to do"]
+    assert "Cells not done yet: 3 of 3." in study_table(study, quoted=False).note
     carry_out(study)
+    assert "not done yet" not in study_table(study, quoted=False).note
     assert figures(study.collect()) == figures(finished.collect())
 
 

@@ -62,7 +62,7 @@ def missing_notes(study: Study) -> list[str]:
             reasons.setdefault((kind, detail), []).append(cell.name)
         elif kind != "done":
             waiting += 1
-    notes = [f"{waiting} of {len(study.grid.cells)} cells are not done yet."] if waiting else []
+    notes = [f"Cells not done yet: {waiting} of {len(study.grid.cells)}."] if waiting else []
     for (kind, detail), cells in reasons.items():
         which = cells[0] if len(cells) == 1 else f"{cells[0]} and {len(cells) - 1} more"
         notes.append(f"Failed: {which}: {detail}" if kind == "failed" else f"Without {detail}: {which}.")
