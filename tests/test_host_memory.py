@@ -11,6 +11,7 @@ import pytest
 
 from dsui.host_memory import OWN_CHOICE
 
+pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 FAULTS = """
 import resource
 import torch
@@ -37,7 +38,6 @@ def told(**environment: str) -> str:
     ).stdout.strip()
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_freed_memory_is_used_again() -> None:
     assert told() == "True True"
 
