@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from statistics import mean
 
 import pytest
@@ -10,6 +12,7 @@ from on_digits import Trained, accuracy, images, means, noise, predicted, three_
 from torch import Tensor
 from torch.distributions import Dirichlet
 from torch.distributions import kl_divergence as reference_kl
+from torch.fx import GraphModule
 
 from dsui.data.noise import noise_set
 from dsui.data.photos import photo_patches
@@ -18,6 +21,7 @@ from dsui.methods.dirichlet import kl_divergence, label_concentrations
 from dsui.methods.dpn import SMALLEST, PriorNetwork
 from dsui.methods.registry import build
 from dsui.training.recipe_file import load_recipe
+from dsui.training.step import LossModule
 from dsui.training.trainer import Trainer
 
 BOTH = ("dpn", "rkl")
@@ -54,6 +58,24 @@ def test_loss_is_the_divergence_from_the_targets(name: str) -> None:
     alone = method.loss(logits[:8], labels).item()
     assert alone == pytest.approx(divergence[:8].mean().item(), rel=1e-6)  # returned in float32
     assert set(method.terms) == {"divergence"}
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # the compiler looks at it, and drops the warning itself
+@pytest.mark.parametrize("name", BOTH)
+def test_the_compiler_leaves_the_divergence_alone(name: str) -> None:
+    graphs: list[GraphModule] = []
+
+    def keep(graph: GraphModule, _: Sequence[object]) -> Callable[..., object]:
+        graphs.append(graph)
+        return graph.forward
+
+    method, pixels, labels = made(name).eval(), torch.rand(8, 1, 8, 8), torch.arange(8)
+    plain = LossModule(method, nullcontext())
+    compiled = torch.compile(plain, backend=keep)
+    assert compiled(pixels, labels)[0].item() == plain(pixels, labels)[0].item()
+    operations = {str(node.target) for graph in graphs for node in graph.graph.nodes}
+    assert any("conv" in name for name in operations)  # the network is compiled
+    assert not any("gamma" in name for name in operations)
 
 
 def test_reverse_divergence_is_an_expected_log_loss_with_a_pull_towards_the_flat_dirichlet() -> None:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from dsui.checks import check_positive
 from dsui.evaluation.outputs import Outputs
+from dsui.fused import uncompiled
 from dsui.methods.dirichlet import (
     bounded_concentrations,
     differential_entropy,
@@ -62,6 +63,7 @@ class PriorNetwork(MaxSoftmax):
         super().__init__(backbone, channels, num_classes, recipe)
         self.concentration, self.outlier_weight = concentration, outlier_weight
 
+    @uncompiled  # compiled for a GPU, networks that learn without learned nothing
     def loss(self, output: Tensor, labels: Tensor) -> Tensor:
         alpha = bounded_concentrations(output, SMALLEST, self.largest * (1 + self.concentration))
         own, foreign = alpha[: len(labels)], alpha[len(labels) :]
