@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
-from digit_runs import evaluation, run
+from digit_runs import calibrated, evaluation, run
 from PIL import Image
 from sklearn.metrics import accuracy_score, average_precision_score, log_loss, roc_auc_score
 
@@ -21,8 +22,9 @@ from dsui.errors import DsuiError
 from dsui.evaluation import cache, tasks
 from dsui.evaluation.outputs import Outputs
 from dsui.evaluation.results import Row
-from dsui.evaluation.sources import Sources
+from dsui.evaluation.sources import Part, Sources
 from dsui.evaluation.tasks import TASKS, Evaluation
+from dsui.report.comparison import available, compare
 
 KNOWN = "0,1,2,3,4,5"
 PLAIN = {"max_probability", "entropy", "max_logit", "energy", "sirc_energy", "uncertainty"}
@@ -144,6 +146,14 @@ def test_an_attack_makes_the_model_err() -> None:
         assert whole.labels is not None
         hits.append(accuracy_score(whole.labels, whole.predictions))
     assert hits[0] - hits[1] > 0.5  # 0.930 to 0.109 when written
+
+
+def test_runs_of_fewer_training_images_are_no_seeds_of_runs_of_all() -> None:
+    on_test, on_held_out = (rows_of("misclassification", evaluation(calibrated(), part)) for part in get_args(Part))
+    assert {row.recipe for row in on_test} == {"demo, epochs=2, calibration=0.2"}
+    assert {row.recipe for row in on_held_out} == {"demo, epochs=2"}  # of fewer images all of them
+    others = rows_of("misclassification", evaluation(run("dsui")))
+    assert len(compare([*on_test, *others], available(others)).lines) == 2
 
 
 def test_rows_say_where_they_come_from() -> None:

@@ -129,7 +129,7 @@ def train(
     from dsui.training.checkpoint import SHORTEST_PAUSE
     from dsui.training.config import RunConfig
     from dsui.training.distributed import joined
-    from dsui.training.images import held_out_images, training_images
+    from dsui.training.images import held_out_images, training_images, usual_share
     from dsui.training.loop import fit
     from dsui.training.recipe_file import load_recipe, method_options
     from dsui.training.run_folder import CONFIG
@@ -151,7 +151,7 @@ def train(
                 typer.echo(f"{backbone} takes long without a GPU; begin with --backbone small --recipe demo.", err=True)
         foreign = None if outliers is None else _images(outliers, root, *shape, skip_bad)
         channels, size = whole.shape[:2]
-        share = calibration if calibration is not None else 0.1 if data.startswith(FOLDER) else 0.0
+        share = calibration if calibration is not None else usual_share(data)
         config = RunConfig(
             data, backbone, method, seed, size, channels, chosen, options, outliers, known_classes, share, skip_bad
         )

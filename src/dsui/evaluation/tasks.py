@@ -31,6 +31,7 @@ from dsui.evaluation.results import Row, commit, versions
 from dsui.evaluation.scores import Reference, all_scores, reference
 from dsui.evaluation.sources import Sources
 from dsui.methods.registry import find
+from dsui.training.images import usual_share
 from dsui.training.recipe_file import training_name
 
 TASKS = ("misclassification", "ood", "open-set", "noise", "fgsm")
@@ -215,7 +216,11 @@ class Evaluation:
 
     @cached_property
     def _recipe(self) -> str:
-        return training_name(self.cache.facts.config)
+        """How the run was trained; with the share of its images that it did without, where that is unusual and the test
+        images do not tell."""
+        config = self.cache.facts.config
+        fewer = self.sources.part == "test" and config.held_out != usual_share(config.data)
+        return training_name(config) + (f", calibration={config.held_out:g}" if fewer else "")
 
     @cached_property
     def _commit(self) -> str | None:

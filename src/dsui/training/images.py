@@ -21,6 +21,11 @@ SPLIT_SEED = 0
 """Of the held-out images: one for all runs, so that models are compared on the same ones."""
 
 
+def usual_share(data: str) -> float:
+    """Of the training images, what is held out where nobody says how much."""
+    return 0.1 if data.startswith(FOLDER) else 0.0
+
+
 def read_split(config: RunConfig, name: str, split: str, root: Path | None) -> ImageSet:
     """A split of the run's data set or of another one; own files at the run's size, and sifted where the run did so."""
     if name.startswith(FOLDER):
