@@ -63,7 +63,7 @@ class PriorNetwork(MaxSoftmax):
         super().__init__(backbone, channels, num_classes, recipe)
         self.concentration, self.outlier_weight = concentration, outlier_weight
 
-    @uncompiled  # compiled for a GPU, networks that learn without learned nothing
+    @uncompiled  # compiled for a GPU, it taught networks next to nothing
     def loss(self, output: Tensor, labels: Tensor) -> Tensor:
         alpha = bounded_concentrations(output, SMALLEST, self.largest * (1 + self.concentration))
         own, foreign = alpha[: len(labels)], alpha[len(labels) :]
