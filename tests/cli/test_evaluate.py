@@ -58,7 +58,7 @@ def test_all_tasks_are_asked_and_every_row_is_kept(shelf: Path, tmp_path: Path) 
     rows = rows_in(run)
     assert list(dict.fromkeys(row.task for row in rows)) == ["accuracy", *TASKS]
     assert {row.foreign for row in rows} == {None, "photos", "unknown", "noise", 0.1}
-    assert "open: msp on digits, small, recipe demo, epochs=2, seed 0" in result.stdout
+    assert "open: msp on digits, small, recipe demo, epochs=2, calibration=0.1, seed 0" in result.stdout
     for words in ("misclassification", "photos", "open-set", "noise", "ε 0.1", "Max.P.", "accuracy of the prediction"):
         assert words in result.stdout
     held = dsui("evaluate", run, *MISSED, "--on", "held-out", "--json")
@@ -161,7 +161,8 @@ def test_another_method_reads_the_weights(run: Path) -> None:
 def test_several_runs_are_evaluated_one_after_another(run: Path, shelf: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(shelf / "open", tmp_path / "open"))
     result = dsui("evaluate", run, other, *MISSED)
-    assert result.stdout.count("recipe demo, epochs=2, seed 0") == 2
+    assert "\nopen: msp on digits, small, recipe demo, epochs=2, calibration=0.1, seed 0\n" in result.stdout
+    assert result.stdout.startswith("msp: msp on digits, small, recipe demo, epochs=2, seed 0\n")
     assert rows_in(run)[0].run == "msp"
     assert rows_in(other)[0].run == "open"
 
