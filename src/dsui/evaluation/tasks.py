@@ -216,8 +216,8 @@ class Evaluation:
 
     @cached_property
     def _recipe(self) -> str:
-        """How the run was trained; with the share of its images that it did without, where that is unusual and the test
-        images do not tell."""
+        """How the run was trained; on the test images also what share of the training images it did without, if that is
+        not the usual one. Scored on that share itself, rows have a protocol of their own."""
         config = self.cache.facts.config
         fewer = self.sources.part == "test" and config.held_out != usual_share(config.data)
         return training_name(config) + (f", calibration={config.held_out:g}" if fewer else "")
