@@ -82,6 +82,15 @@ def test_eager_and_captured_steps_agree_to_the_bit(gpu: torch.device, method: st
     assert graph.step.meter.sums() == eager.step.meter.sums()
 
 
+@pytest.fixture
+def full_float32() -> Iterator[None]:
+    """Without TF32, in which cuDNN runs float32 convolutions unless told otherwise: it keeps ten bits."""
+    torch.backends.cudnn.allow_tf32 = False
+    yield
+    torch.backends.cudnn.allow_tf32 = True
+
+
+@pytest.mark.usefixtures("full_float32")
 @pytest.mark.parametrize("method", ["dsui", "msp", "logitnorm", "rkl", "dpn"])  # those without random numbers
 def test_compiled_steps_agree_with_eager_ones(gpu: torch.device, method: str) -> None:
     eager, compiled = (trainer_on(gpu, mode, method, bfloat16=False, dropout=0.0) for mode in ("eager", "compiled"))

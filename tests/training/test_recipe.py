@@ -192,6 +192,19 @@ def test_nesterov_needs_momentum() -> None:
         load_recipe("modern", "cifar10", {"momentum": 0})
 
 
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ({"average": "none"}, "average is 'none'; it must be swa or ema where the rate is held"),
+        ({"swa_start": 0.02}, "swa_start is 0.02; it must be at least 0.025, where a held cosine has risen"),
+    ],
+)
+def test_a_rate_is_held_after_its_rise_and_for_an_average(overrides: dict[str, object], sentence: str) -> None:
+    with pytest.raises(RecipeError, match=sentence):
+        load_recipe("modern", "cifar10", {"schedule": "held-cosine", **overrides})
+    assert load_recipe("modern", "cifar10", overrides).schedule == "cosine"
+
+
 def test_an_unknown_recipe_is_answered_with_the_nearest(write: Write) -> None:
     known = "none of demo, modern, paper, released; did you mean paper?"
     with pytest.raises(RecipeError) as caught:

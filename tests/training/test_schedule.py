@@ -89,6 +89,25 @@ def test_cosine_without_warm_up_is_pytorchs() -> None:
         reference.step()
 
 
+@given(lengths(least=0, short=1), st.floats(0, 0.999), steps)
+def test_a_held_cosine_is_a_cosine_that_stays_where_averaging_begins(
+    epochs_and_warm_up: tuple[int, int], share: float, per_epoch: int
+) -> None:
+    epochs, warm_up = epochs_and_warm_up
+    share = max(share, warm_up / epochs)
+    recipe = replace(MODERN, epochs=epochs, rate_warm_up=warm_up, average="swa", swa_start=share)
+    falling, held = rates(recipe, per_epoch), rates(replace(recipe, schedule="held-cosine"), per_epoch)
+    before = [step for step in range(epochs * per_epoch) if step < share * epochs * per_epoch - 1]
+    assert torch.equal(held[before], falling[before])
+    begins = int(share * epochs * per_epoch)
+    assert held[begins:].unique().tolist() == [falling[begins].item()]
+
+
+def test_a_cosine_held_at_half_of_the_steps_is_held_at_half_of_its_peak() -> None:
+    recipe = replace(MODERN, epochs=10, rate_warm_up=0, schedule="held-cosine", average="swa", swa_start=0.5)
+    assert rates(recipe, 4)[20:].tolist() == pytest.approx([MODERN.peak_rate / 2] * 20, rel=1e-12)
+
+
 def test_an_epoch_without_steps_is_refused() -> None:
     with pytest.raises(ValueError, match="steps_per_epoch must be at least 1, got 0"):
         rates(PAPER, 0)

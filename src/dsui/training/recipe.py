@@ -25,7 +25,7 @@ class Recipe:
     batch: int
     optimizer: Literal["adam", "sgd"]
     peak_rate: float
-    schedule: Literal["one-cycle", "cosine"]
+    schedule: Literal["one-cycle", "cosine", "held-cosine"]
     cycle: int
     """Epochs of the one-cycle's rise and fall."""
     rate_warm_up: int
@@ -69,7 +69,7 @@ class Recipe:
     average: Literal["none", "ema", "swa"]
     ema_decay: float
     swa_start: float
-    """Share of the epochs after which weights are averaged."""
+    """Share of the epochs after which weights are averaged, and a held cosine is held."""
     sam: float
     """Radius of sharpness-aware minimisation; 0 is off."""
     clip: float
@@ -106,3 +106,7 @@ class Recipe:
         yield "density_warm_up", 0 <= self.density_warm_up <= self.epochs, warm_up
         yield "ema_decay", 0 < self.ema_decay < 1, "between 0 and 1, both excluded"
         yield "swa_start", 0 <= self.swa_start < 1, "at least 0 and below 1"
+        if self.schedule == "held-cosine":
+            rises = self.rate_warm_up / self.epochs
+            yield "swa_start", self.swa_start >= rises, f"at least {rises:g}, where a held cosine has risen"
+            yield "average", self.average != "none", "swa or ema where the rate is held: only a mean comes to rest"

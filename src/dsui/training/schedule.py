@@ -12,6 +12,9 @@ Cosine, with the step t = 0 .. ES - 1 and a warm-up of W steps:
     W <= t         P cos(pi/2 (t - W) / (ES - W))^2                 half a cosine from P to 0, where training ends
 
 The square is (1 + cos pi x) / 2 without its cancellation near x = 1, so the rate of the last of many steps is exact.
+
+Held cosine: the cosine, from the share `swa_start` of the steps on held where it is. Weights that are averaged there
+(`average: swa`) keep moving, and their mean lies in a flatter place than any of them (Izmailov et al., UAI 2018).
 """
 
 from __future__ import annotations
@@ -34,8 +37,13 @@ def rates(recipe: Recipe, steps_per_epoch: int) -> Tensor:
     match recipe.schedule:
         case "one-cycle":
             return one_cycle(recipe.peak_rate, recipe.cycle, recipe.epochs).repeat_interleave(steps_per_epoch)
-        case "cosine":
-            return cosine(recipe.peak_rate, recipe.rate_warm_up * steps_per_epoch, recipe.epochs * steps_per_epoch)
+        case "cosine" | "held-cosine":
+            steps = recipe.epochs * steps_per_epoch
+            falling = cosine(recipe.peak_rate, recipe.rate_warm_up * steps_per_epoch, steps)
+            if recipe.schedule == "held-cosine":
+                hold = int(recipe.swa_start * steps)
+                falling[hold:] = falling[hold].item()
+            return falling
 
 
 def one_cycle(peak: float, cycle: int, epochs: int) -> Tensor:
