@@ -123,7 +123,7 @@ def test_marks_are_against_the_reference_of_the_block_or_the_grid(repository: Re
     asked = "{file: own, table: [{task: accuracy, metrics: accuracy, scores: prediction}], reference: msp}"
     assert cells(page(repository(block(asked), rows)))["dsui"][1].endswith("\u00d7")
     grid = "{file: own, grid: cifar10-parts, tasks: [accuracy]}"
-    labels = ["sphere and tied head, K 8"] * 2 + ["all of DS-UI, K 8"] * 2
+    labels = ["all of DS-UI, K 8"] * 2 + ["linear head on the sphere"] * 2
     shown = cells(page(repository(block(grid), rows, labels)))
     assert {name: line[1][-1] for name, line in shown.items() if name in labels} == dict(
         zip(labels, "\u00d7\u00d7**", strict=True)

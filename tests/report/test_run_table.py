@@ -78,6 +78,18 @@ def test_the_title_names_the_run_and_the_note_its_accuracies() -> None:
     assert table.corner == "score"
 
 
+def test_the_note_tells_how_many_attacked_images_are_still_right() -> None:
+    attacked = [
+        replace(ROW, task="fgsm", foreign=size, score=score, metrics=metrics)
+        for size, right in ((8 / 255, 0.5), (0.1, 0.25))
+        for score, metrics in {"prediction": {"accuracy": right}, "entropy": {"auroc": 0.75}}.items()
+    ]
+    table = run_table([ACCURACY, *attacked])
+    under = "accuracy under attack 50.00 % at ε 0.0314, 25.00 % at ε 0.1"
+    assert table.note == f"accuracy of the prediction 98.77 %; {under}."
+    assert figures(table) == {"Ent.": {"ε 0.0314 AUROC": 0.75, "ε 0.1 AUROC": 0.75}}
+
+
 def test_the_note_counts_the_images_behind_each_question() -> None:
     own = replace(ROW, n_positive=51, n_negative=1249)
     foreign = replace(ROW, task="ood", foreign="svhn", n_positive=26032, n_negative=1300)

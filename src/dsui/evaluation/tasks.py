@@ -4,7 +4,7 @@
     ood                 do images of other data sets score above in-domain images?
     open-set            do images of unknown classes, for a run trained on some classes only?
     noise               do 10,000 images of uniform noise?
-    fgsm                do the in-domain images after an attack, at several strengths?
+    fgsm                do the in-domain images after an attack, at several strengths, and how many are still right?
 
 In-domain are all images of the test split (or of the held-out part), correctly classified or not.
 """
@@ -37,6 +37,8 @@ from dsui.training.recipe_file import training_name
 TASKS = ("misclassification", "ood", "open-set", "noise", "fgsm")
 EPSILONS = (2 / 255, 4 / 255, 8 / 255, *(step / 10 for step in range(1, 11)))
 """The usual small attacks, and those of the paper."""
+STREAMS = {"prediction": "logits", "density": "class_scores"}
+"""What each stream predicts by. These stand in the place of a score in rows that are no ranking."""
 NAMED = 5
 """Most classes that a note names."""
 FIT_IMAGES = 50_000
@@ -95,12 +97,12 @@ class Evaluation:
     def misclassification(self) -> Iterator[Row]:
         """Accuracy and calibration of each stream, then every score against the predicting stream's errors."""
         stored, scores = self._own
+        for stream, part in STREAMS.items():
+            if stored.part(part) is not None:
+                yield self._accuracy("accuracy", None, stream, stored)
         labels, logits = stored.part("labels"), stored.part("logits")
         assert labels is not None
         assert logits is not None
-        for stream, values in {"prediction": logits, "density": stored.part("class_scores")}.items():
-            if values is not None:
-                yield self._row("accuracy", None, stream, calibration_metrics(values, labels), None, stored)
         errors = (logits.argmax(1) != labels).to(self._device)
         for name, values in scores.items():
             metrics = ranking_metrics(values, errors) | selective_metrics(values, errors)
@@ -124,10 +126,19 @@ class Evaluation:
         stored, theirs = self.scores(source)
         if task == "ood":
             self._warn_of_overlap(source.name, stored)
+        if task == "fgsm":
+            yield self._accuracy(task, foreign, "prediction", stored)
         for name, values in own.items():
             joined = torch.cat([values, theirs[name]])
             positive = torch.arange(len(joined), device=joined.device) >= len(values)
             yield self._row(task, foreign, name, ranking_metrics(joined, positive), positive, stored)
+
+    def _accuracy(self, task: str, foreign: str | float | None, stream: str, stored: StoredOutputs) -> Row:
+        """How often a stream is right on a set with labels, and how well calibrated."""
+        labels, logits = stored.part("labels"), stored.part(STREAMS[stream])
+        assert labels is not None
+        assert logits is not None
+        return self._row(task, foreign, stream, calibration_metrics(logits, labels), None, stored)
 
     def _scored(self, outputs: Outputs) -> Scores:
         scores = all_scores(outputs, self._reference)

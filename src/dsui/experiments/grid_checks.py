@@ -8,11 +8,9 @@ from difflib import get_close_matches
 from dsui.detectors import registry as detectors
 from dsui.errors import DsuiError
 from dsui.evaluation.scores import COMMON, mistyped
+from dsui.evaluation.tasks import STREAMS
 from dsui.experiments.grid import Block, Cell
 from dsui.methods import registry as methods
-
-STREAMS = ("prediction", "density")
-"""What accuracy may be of."""
 
 
 class GridError(DsuiError):
@@ -56,8 +54,8 @@ def check_table(table: Iterable[Block], cells: Iterable[Cell], name: str) -> Non
             raise GridError(f"{name}: the table shows {block.task}, which needs the task {asked}; add it to `tasks`.")
         for score in block.scores:
             if block.task == "accuracy":
-                check_name("score of accuracy", score, STREAMS, f"{name}: there is no")
-            else:
+                check_name("score of accuracy", score, tuple(STREAMS), f"{name}: there is no")
+            elif (block.task, score) != ("fgsm", "prediction"):
                 _check_score(score, fitted, name)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dsui.evaluation.results import Row
 from dsui.report.columns import METRICS, SCORES
@@ -18,12 +18,13 @@ SHOWN = {
 
 
 def run_table(rows: Sequence[Row]) -> Table:
-    """Rows of one run; accuracy goes to the note."""
+    """Rows of one run; accuracies go to the note."""
     first = rows[0]
-    accuracies = {row.score: row for row in rows if row.task == "accuracy"}
-    questions = dict.fromkeys((row.task, row.foreign, metric) for row in rows for metric in SHOWN.get(row.task, ()))
-    figures = {(row.score, row.task, row.foreign): row.metrics for row in rows}
-    names = dict.fromkeys(row.score for row in rows if row.task != "accuracy")
+    rankings = [row for row in rows if "accuracy" not in row.metrics]
+    accuracies = {(row.task, row.foreign, row.score): row for row in rows if "accuracy" in row.metrics}
+    questions = dict.fromkeys((row.task, row.foreign, metric) for row in rankings for metric in SHOWN.get(row.task, ()))
+    figures = {(row.score, row.task, row.foreign): row.metrics for row in rankings}
+    names = dict.fromkeys(row.score for row in rankings)
     lines = tuple(
         Line(
             SCORES.get(name or "", name or ""),
@@ -34,12 +35,23 @@ def run_table(rows: Sequence[Row]) -> Table:
     columns = tuple(_column(task, foreign, metric) for task, foreign, metric in questions)
     note = "; ".join(
         [
-            *(f"accuracy of the {row.score} {100 * row.metrics['accuracy']:.2f} %" for row in accuracies.values()),
-            *_counts(rows),
+            *(f"accuracy of the {row.score} {_percent(row)}" for row in accuracies.values() if row.task == "accuracy"),
+            *_under_attack(accuracies.values()),
+            *_counts(rankings),
         ]
     )
     title = f"{first.run}: {first.method} on {first.data}, {first.backbone}, recipe {first.recipe}, seed {first.seed}"
     return Table(title, columns, lines, f"{note}." if note else "", corner="score")
+
+
+def _percent(row: Row) -> str:
+    return f"{100 * row.metrics['accuracy']:.2f} %"
+
+
+def _under_attack(accuracies: Iterable[Row]) -> list[str]:
+    """An attack that leaves an image right is no harm, and cannot well be told from none."""
+    each = [f"{_percent(row)} at ε {row.foreign:.3g}" for row in accuracies if row.task == "fgsm"]
+    return [f"accuracy under attack {', '.join(each)}"] if each else []
 
 
 def _counts(rows: Sequence[Row]) -> list[str]:
