@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import statistics
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,13 @@ def test_json_is_one_document_and_quiet_is_silent(shelf: tuple[Path, Result]) ->
     assert {row["task"] for row in rows} == {"accuracy", "misclassification", "ood", "open-set", "noise", "fgsm"}
     assert {row["seed"] for row in rows} == {0, 1}
     assert document["verdict"].startswith("Against its rivals DS-UI")
+    attacked = [row for row in rows if (row["task"], row["foreign"], row["score"]) == ("fgsm", 0.1, "prediction")]
+    means = {
+        method: statistics.mean(row["metrics"]["accuracy"] for row in attacked if row["method"] == method)
+        for method in ("dsui", "msp")
+    }
+    told = ", ".join(f"{method} {100 * mean:.1f}" for method, mean in means.items())
+    assert f"Still right after FGSM 0.1, in %: {told}." in document["table"]["note"]
     assert demo("--seeds", "2", "--out", out, "--quiet").output == ""
 
 

@@ -176,13 +176,15 @@ def stand_in_for_ray(monkeypatch: pytest.MonkeyPatch, gpus: int = 0, lost: str =
 
     def remote(**options: Any) -> Any:
         asked.update(options)
-        return lambda function: SimpleNamespace(remote=lambda arguments: (function, tuple(arguments)))
+        return lambda function: SimpleNamespace(remote=lambda words, folder: (function, tuple(words), folder))
 
-    def get(reference: tuple[Any, tuple[str, ...]]) -> Any:
-        function, arguments = reference
+    def get(reference: tuple[Any, tuple[str, ...], str]) -> Any:
+        function, arguments, folder = reference
         if lost and lost in arguments[-1]:
             raise RuntimeError("The worker died unexpectedly\nand many more lines")
-        return function(list(arguments))
+        with monkeypatch.context() as elsewhere:
+            elsewhere.chdir("/")  # where Ray starts its workers is Ray's affair
+            return function(list(arguments), folder)
 
     fake = SimpleNamespace(
         init=lambda **_: None,
@@ -217,4 +219,14 @@ def test_ray_gets_every_job_and_one_gpu_for_each(tmp_path: Path, monkeypatch: py
     with_ray(work, command(tmp_path / "notes", status=3), lambda job, _seconds, status: ended.append((job, status)))
     assert ended == [(job, 3) for job in work]
     assert asked == {"num_gpus": 1 if gpus else 0}
+    assert len(notes(tmp_path / "notes", work)) == len(work)
+
+
+def test_relative_paths_begin_where_the_study_was_asked_for_also_on_ray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in_for_ray(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    work = jobs(tmp_path, seeds=1)
+    with_ray(work, command(Path("notes")), lambda *_: None)
     assert len(notes(tmp_path / "notes", work)) == len(work)

@@ -236,6 +236,20 @@ def test_pairs_stand_in_order_and_attacks_by_their_strength() -> None:
     assert axes_of(strong).get_xscale() == "linear"
 
 
+def test_of_attacks_it_is_drawn_how_many_images_are_still_right() -> None:
+    right = {0.1: 0.5, 0.3: 0.25}
+    attacked = [row for size in right for row in rows("fgsm", size)]
+    still = [
+        replace(row, score="prediction", metrics={"accuracy": right[float(row.foreign or 0)]})
+        for row in attacked
+        if row.score == "entropy"
+    ]
+    *paper, (last, table) = panels([*attacked, *still], ATTACKS)
+    assert len(paper) == 4
+    assert (last.name, last.caption) == ("fgsm-accuracy-prediction", "Accuracy of the prediction.")
+    assert [cell.mean for cell in table.lines[0].cells] == [0.5, 0.25]
+
+
 def test_a_single_line_of_dsui_is_ink_and_several_are_told_apart() -> None:
     def colors(*methods: str) -> dict[str, str]:
         two = [*rows("ood", "photos"), *rows("noise", "noise")]

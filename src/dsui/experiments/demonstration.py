@@ -6,7 +6,7 @@ demonstrates and does not prove. The table has `uncertainty` alone; other scores
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from dsui.evaluation.model import run_facts
-from dsui.evaluation.results import append
+from dsui.evaluation.results import Row, append
 from dsui.evaluation.statistics import DIFFERENT
 from dsui.experiments.grid import Cell
 from dsui.experiments.study import Study
@@ -63,7 +63,15 @@ def table(study: Study) -> Table:
         replace(column, header=_header(figure, column.header[-1]), decimals=1)
         for figure, column in zip(shown, found.columns, strict=True)
     )
-    return replace(found, columns=own)
+    return replace(found, columns=own, note=f"{found.note}{_still_right(rows, shown)}")
+
+
+def _still_right(rows: Sequence[Row], shown: Sequence[Figure]) -> str:
+    """An attack that fails cannot well be noticed, so the share of digits that it left right belongs to the figures."""
+    attack = next(figure for figure in shown if figure.task == "fgsm")._replace(score="prediction", metric="accuracy")
+    means = {line.label: line.cells[0].mean for line in compare(rows, [attack]).lines}
+    each = ", ".join(f"{label} {100 * mean:.1f}" for label, mean in means.items() if mean is not None)
+    return f" Still right after FGSM {attack.foreign:g}, in %: {each}." if each else ""
 
 
 def glossary(found: Table) -> list[tuple[str, str]]:

@@ -123,7 +123,8 @@ def with_ray(
     for job in jobs:
         begins(job)
     began = time.monotonic()
-    running = {remote.remote(_arguments(command, job)): job for job in jobs}
+    here = str(Path.cwd())
+    running = {remote.remote(_arguments(command, job), here): job for job in jobs}
     while running:
         (ready, *_), _ = ray.wait(list(running), num_returns=1)
         seconds, status = _answer(ray, ready, began)
@@ -147,9 +148,10 @@ def _arguments(command: Sequence[str], job: Job) -> list[str]:
     return [*command, "--cell", _keys(job)]
 
 
-def _call(arguments: list[str]) -> tuple[float, int]:
-    began = time.monotonic()
-    status = subprocess.run(arguments, check=False).returncode  # noqa: S603
+def _call(arguments: list[str], folder: str) -> tuple[float, int]:
+    """Relative paths in the grid begin in `folder`, where the machine has it."""
+    began, where = time.monotonic(), folder if Path(folder).is_dir() else None
+    status = subprocess.run(arguments, check=False, cwd=where).returncode  # noqa: S603
     return time.monotonic() - began, status
 
 

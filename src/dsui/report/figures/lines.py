@@ -17,8 +17,14 @@ from dsui.report.comparison import available, compare
 from dsui.report.figures.canvas import INK, Drawing, legend_below, named_ticks, panel, pens, short, styled
 from dsui.report.tables import Line, Table
 
-SHOWN = [("auroc", "max_probability"), ("auroc", "entropy"), ("aupr", "max_probability"), ("aupr", "entropy")]
-"""The four panels of the paper."""
+SHOWN = [
+    ("auroc", "max_probability"),
+    ("auroc", "entropy"),
+    ("aupr", "max_probability"),
+    ("aupr", "entropy"),
+    ("accuracy", "prediction"),
+]
+"""The four panels of the paper, and for attacks how many images are still right."""
 WEAK, TICKS = 0.1, (0.01, 0.03, 0.1, 0.3, 1)
 """Attacks weaker than the paper's would lie on one another on a linear axis."""
 FEWEST_PLACES = 2
@@ -54,7 +60,7 @@ ATTACKS = Question("fgsm", ("fgsm",), lambda f: float(f.foreign or 0), lambda f:
 
 
 def panels(rows: Sequence[Row], question: Question) -> list[tuple[Drawing, Table]]:
-    """Four panels for each group, each with the table it shows; none of fewer than two places with a figure."""
+    """The panels of each group, each with the table it shows; none of fewer than two places with a figure."""
     figures = [f for f in available(rows) if f.task in question.tasks and (f.metric, f.score) in SHOWN]
     groups = dict.fromkeys(map(question.group, figures))
     drawn = []
@@ -65,7 +71,8 @@ def panels(rows: Sequence[Row], question: Question) -> list[tuple[Drawing, Table
                 wanted.sort(key=question.place)
             home = {f.data for f in wanted} if question is PAIRS else set()
             against = f", {next(iter(home))} against other images" if len(home) == 1 else ""
-            title = f"{METRICS[metric].title} of {SCORES[score]}{against}{f' on {group}' if len(groups) > 1 else ''}"
+            subject = f"{METRICS[metric].title} of {SCORES.get(score, f'the {score}')}"
+            title = f"{subject[0].upper()}{subject[1:]}{against}{f' on {group}' if len(groups) > 1 else ''}"
             table = compare(rows, wanted, title=title) if wanted else None
             if table is not None and _places_with_figures(table) >= FEWEST_PLACES:
                 parts = [question.name, *([str(number + 1)] if number else []), metric, score.replace("_", "-")]
