@@ -420,6 +420,12 @@ def test_a_run_without_errors_or_without_hits_says_so(evidence: dict[str, Eviden
     ]
 
 
+def test_a_run_is_headed_by_how_it_was_trained_as_its_rows_have_it(evidence: dict[str, Evidence]) -> None:
+    of_fewer = [replace(row, recipe="demo, calibration=0.2") for row in evidence["msp"].rows]
+    section = run_section(replace(evidence["msp"], rows=of_fewer), alone=True)
+    assert "backbone small, recipe demo, calibration=0.2, seed 0: " in section.words[0]
+
+
 @pytest.mark.usefixtures("no_figures_of_runs")
 def test_a_single_run_opens_with_its_own_scores(shelf: Path) -> None:
     first, *_ = alone = sections([run_facts(shelf / "msp")], CPU, foreign=("photos",))

@@ -39,8 +39,9 @@ def run_section(evidence: Evidence, alone: bool, step: Callable[[], None] = lamb
         if (made := part(evidence)) is not None:
             sections.append(made)
         step()
+    recipe = next((row.recipe for row in evidence.rows if row.method == config.method), training_name(config))
     words = (
-        f"{config.method} on {config.data}, backbone {config.backbone}, recipe {training_name(config)}, "
+        f"{config.method} on {config.data}, backbone {config.backbone}, recipe {recipe}, "
         f"seed {config.seed}: {own.correct.double().mean().item():.2%} of {len(own.labels):,} in-domain images are "
         "classified correctly."
     )
