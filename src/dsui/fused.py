@@ -48,8 +48,7 @@ def fused(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
 
 
 def uncompiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """`function` run as written even inside a compiled model, for code that changes PyTorch's own settings or that the
-    compiler gets wrong.
+    """`function` run as written even inside a compiled model, for code that changes PyTorch's own settings.
 
     The compiler is asked to leave it alone only once it is loaded: loading it takes longer than loading PyTorch.
     """

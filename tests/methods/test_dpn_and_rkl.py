@@ -62,7 +62,8 @@ def test_loss_is_the_divergence_from_the_targets(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # the compiler looks at it, and drops the warning itself
 @pytest.mark.parametrize("name", BOTH)
-def test_the_compiler_leaves_the_divergence_alone(name: str) -> None:
+def test_nothing_is_scattered_where_the_compiler_may_look(name: str) -> None:
+    """PyTorch before 2.13 makes a scatter into a constant float32, and dpn's compiled gradients were garbage."""
     graphs: list[GraphModule] = []
 
     def keep(graph: GraphModule, _: Sequence[object]) -> Callable[..., object]:
@@ -74,8 +75,8 @@ def test_the_compiler_leaves_the_divergence_alone(name: str) -> None:
     compiled = torch.compile(plain, backend=keep)
     assert compiled(pixels, labels)[0].item() == plain(pixels, labels)[0].item()
     operations = {str(node.target) for graph in graphs for node in graph.graph.nodes}
-    assert any("conv" in name for name in operations)  # the network is compiled
-    assert not any("gamma" in name for name in operations)
+    assert any("digamma" in operation for operation in operations)  # the loss is compiled
+    assert not any("scatter" in operation for operation in operations)
 
 
 def test_reverse_divergence_is_an_expected_log_loss_with_a_pull_towards_the_flat_dirichlet() -> None:

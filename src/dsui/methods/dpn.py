@@ -20,7 +20,6 @@ from torch import Tensor
 
 from dsui.checks import check_positive
 from dsui.evaluation.outputs import Outputs
-from dsui.fused import uncompiled
 from dsui.methods.dirichlet import (
     bounded_concentrations,
     differential_entropy,
@@ -63,7 +62,6 @@ class PriorNetwork(MaxSoftmax):
         super().__init__(backbone, channels, num_classes, recipe)
         self.concentration, self.outlier_weight = concentration, outlier_weight
 
-    @uncompiled  # compiled for a GPU, it taught networks next to nothing
     def loss(self, output: Tensor, labels: Tensor) -> Tensor:
         alpha = bounded_concentrations(output, SMALLEST, self.largest * (1 + self.concentration))
         own, foreign = alpha[: len(labels)], alpha[len(labels) :]
