@@ -1,0 +1,37 @@
+"""The command before anything of it is loaded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+from dsui import __main__
+
+INTERRUPTED = """
+import sys
+
+class CtrlC:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, CtrlC())
+from dsui.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_while_loading_is_one_sentence_and_status_130() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "dsui: stopped.\n")
+
+
+def test_the_command_and_the_module_start_alike() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    module, function = project["project"]["scripts"]["dsui"].split(":")
+    assert getattr(import_module(module), function) is __main__.main
+    done = subprocess.run([sys.executable, "-m", "dsui", "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.split()[0]) == (0, "dsui")
