@@ -169,6 +169,17 @@ def test_columns_never_mix_data_backbones_or_foreign_sets_and_the_title_has_what
     assert [c.mean for c in table.lines[0].cells] == pytest.approx([0.905, 0.805, 0.705, 0.605], abs=1e-12)
 
 
+def test_accuracy_and_ranking_of_attacked_images_are_of_the_same_images() -> None:
+    ranked = runs("dsui", [0.7, 0.71], task="fgsm", foreign=2 / 255)
+    right = runs("dsui", [0.5, 0.51], "accuracy", task="fgsm", foreign=2 / 255, score="prediction", n_positive=None)
+    table = compare([*ranked, *right])
+    assert [column.header for column in table.columns] == [("Ent.", "AUROC"), ("prediction", "accuracy")]
+    assert "ε 0.00784" in table.title
+    assert "different images" not in table.note
+    fewer = [replace(row, n_positive=3) for row in ranked[1:]]
+    assert "different images stand in one column (fgsm)" in compare([ranked[0], *fewer, *right]).note
+
+
 def test_runs_that_know_some_classes_count_for_the_unknown_ones_alone_beside_runs_that_know_all() -> None:
     whole = runs("dsui", OURS, split="all-classes:1f")
     partial = runs("dsui", MSP, run="partial", split="neal-0:2e")

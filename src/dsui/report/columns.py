@@ -60,7 +60,7 @@ def _parts(figure: Figure) -> tuple[str, ...]:
     if foreign is None or foreign == figure.task:
         shown = ""
     else:
-        shown = f"→ {foreign}" if isinstance(foreign, str) else f"ε {foreign:g}"
+        shown = f"→ {foreign}" if isinstance(foreign, str) else f"ε {foreign:.3g}"
     score = SCORES.get(figure.score, figure.score) if figure.score else ""
     return (figure.data, figure.backbone or "", figure.task, shown, score)
 

@@ -246,14 +246,15 @@ def _row_notes(rows: Sequence[Row], figures: Set[Figure]) -> list[str]:
         if row.task == "open-set":
             asked.setdefault(_method(row), set()).add(_split(row))
         else:
-            images.setdefault((row.data, row.task, row.foreign), set()).add((_split(row), *_counts(row)))
+            ranked = "accuracy" not in row.metrics  # where nothing is ranked, nothing is counted
+            images.setdefault((row.data, row.task, row.foreign, ranked), set()).add((_split(row), *_counts(row)))
     if asked:
         notes.append(f"Known classes in open-set tests: {'; '.join(sorted(set[str]().union(*asked.values())))}.")
     if len(set(map(frozenset, asked.values()))) > 1:
         notes.append("Not all methods were asked about the same ones; compare those that were.")
     if any(len(mixed) > 1 for mixed in protocols.values()):
         notes.append("Rows of different protocols stand in one column; compare them apart.")
-    if mixed_tasks := sorted({str(task) for (_, task, _), mixed in images.items() if len(mixed) > 1}):
+    if mixed_tasks := sorted({str(task) for (_, task, *_), mixed in images.items() if len(mixed) > 1}):
         notes.append(f"Figures of different images stand in one column ({', '.join(mixed_tasks)}); compare them apart.")
     if any(len(same) > 1 for same in runs.values()):
         notes.append("Some runs of a method share their seed, so they may not be independent.")
