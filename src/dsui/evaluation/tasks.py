@@ -98,8 +98,8 @@ class Evaluation:
         """Accuracy and calibration of each stream, then every score against the predicting stream's errors."""
         stored, scores = self._own
         for stream, part in STREAMS.items():
-            if stored.part(part) is not None:
-                yield self._accuracy("accuracy", None, stream, stored)
+            if (values := stored.part(part)) is not None:
+                yield self._accuracy("accuracy", None, stream, values, stored)
         labels, logits = stored.part("labels"), stored.part("logits")
         assert labels is not None
         assert logits is not None
@@ -126,19 +126,20 @@ class Evaluation:
         stored, theirs = self.scores(source)
         if task == "ood":
             self._warn_of_overlap(source.name, stored)
-        if task == "fgsm":
-            yield self._accuracy(task, foreign, "prediction", stored)
+        if task == "fgsm" and (logits := stored.part("logits")) is not None:
+            yield self._accuracy(task, foreign, "prediction", logits, stored)
         for name, values in own.items():
             joined = torch.cat([values, theirs[name]])
             positive = torch.arange(len(joined), device=joined.device) >= len(values)
             yield self._row(task, foreign, name, ranking_metrics(joined, positive), positive, stored)
 
-    def _accuracy(self, task: str, foreign: str | float | None, stream: str, stored: StoredOutputs) -> Row:
-        """How often a stream is right on a set with labels, and how well calibrated."""
-        labels, logits = stored.part("labels"), stored.part(STREAMS[stream])
+    def _accuracy(
+        self, task: str, foreign: str | float | None, stream: str, values: Tensor, stored: StoredOutputs
+    ) -> Row:
+        """How often a stream is right on a set with labels, and how well calibrated, by its logits or scores [N, C]."""
+        labels = stored.part("labels")
         assert labels is not None
-        assert logits is not None
-        return self._row(task, foreign, stream, calibration_metrics(logits, labels), None, stored)
+        return self._row(task, foreign, stream, calibration_metrics(values, labels), None, stored)
 
     def _scored(self, outputs: Outputs) -> Scores:
         scores = all_scores(outputs, self._reference)
