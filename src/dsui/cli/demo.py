@@ -42,7 +42,7 @@ def demo(
     Example: dsui demo --seeds 5
     """
     # The networks are so small that a second thread only waits; a second process is worth a second core.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS") or "1"
     from dsui.cli.bars import notes
     from dsui.experiments import demonstration_runs
     from dsui.report.installed import require

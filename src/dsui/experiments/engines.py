@@ -158,7 +158,7 @@ def _call(arguments: list[str], folder: str) -> tuple[float, int]:
 def _start(arguments: list[str], slot: int, count: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
     """In a session of its own, so that Ctrl-C reaches this process alone and it decides."""
     environment = dict(os.environ)
-    environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
+    environment["OMP_NUM_THREADS"] = environment.get("OMP_NUM_THREADS") or str(max(1, (os.cpu_count() or 1) // count))
     if gpus := visible_gpus():
         environment["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
     return subprocess.Popen(  # noqa: S603
