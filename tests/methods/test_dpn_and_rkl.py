@@ -63,7 +63,7 @@ def test_loss_is_the_divergence_from_the_targets(name: str) -> None:
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # the compiler looks at it, and drops the warning itself
 @pytest.mark.parametrize("name", BOTH)
 def test_nothing_is_scattered_where_the_compiler_may_look(name: str) -> None:
-    """PyTorch before 2.13 makes a scatter into a constant float32, and dpn's compiled gradients were garbage."""
+    """PyTorch 2.11 makes a scatter into a constant float32, and dpn's compiled gradients were garbage."""
     graphs: list[GraphModule] = []
 
     def keep(graph: GraphModule, _: Sequence[object]) -> Callable[..., object]:
