@@ -18,6 +18,7 @@ from dsui.data.registry import load
 from dsui.detectors import registry as detectors
 from dsui.detectors.energy import Energy
 from dsui.detectors.knn import KNN
+from dsui.detectors.relative_mahalanobis import RelativeMahalanobis
 from dsui.errors import DsuiError
 from dsui.evaluation import cache, tasks
 from dsui.evaluation.outputs import Outputs
@@ -211,13 +212,34 @@ def test_detectors_are_fitted_to_training_images_and_score_beside_the_others() -
     names = list(detectors.names())
     asked = evaluation(run(), detector_names=names)
     rows = by_score(rows_of("ood", asked, ("photos",)))
-    assert rows.keys() == PLAIN | {name.replace("-", "_") for name in names}
+    scores = {name.replace("-", "_") for name in names}
+    assert rows.keys() == PLAIN | scores | {f"sirc_{name}" for name in scores}
     training = asked.cache.get(asked.sources.training()).whole()
     knn = KNN().fit(training)
-    ours, theirs = (
-        knn.score(asked.cache.get(source).whole()) for source in (asked.sources.own(), asked.sources.foreign("photos"))
-    )
+    outputs = [asked.cache.get(source).whole() for source in (asked.sources.own(), asked.sources.foreign("photos"))]
+    ours, theirs = map(knn.score, outputs)
     check_against_sklearn(rows["knn"], ours, theirs)
+
+
+def test_a_detector_is_the_second_question_of_a_joint_score() -> None:
+    """As written: (1 - max p) (1 + exp((S - (m + 3 s)) / s)), m and s of every tenth training image."""
+    asked = evaluation(run(), detector_names=["relative-mahalanobis", "energy"])
+    rows = by_score(rows_of("ood", asked, ("photos",)))
+    training = asked.cache.get(asked.sources.training()).whole()
+    detector = RelativeMahalanobis().fit(training)
+    usual = detector.score(training)[::10]
+    low = usual.mean() + 3 * usual.std()
+    outputs = [asked.cache.get(source).whole() for source in (asked.sources.own(), asked.sources.foreign("photos"))]
+    joint = [
+        (1 - each.logits.double().softmax(1).amax(1)).log()
+        + torch.log1p(((detector.score(each) - low) / usual.std()).exp())
+        for each in outputs
+    ]
+    assert rows["sirc_relative_mahalanobis"].metrics["auroc"] == pytest.approx(
+        roc_auc_score(np.arange(sum(map(len, joint))) >= len(joint[0]), torch.cat(joint).numpy()), abs=1e-12
+    )
+    plain = by_score(rows_of("ood", evaluation(run()), ("photos",)))
+    assert rows["sirc_energy"].metrics["auroc"] == plain["sirc_energy"].metrics["auroc"]
 
 
 def test_detectors_are_fitted_to_a_choice_of_a_large_set_that_no_order_of_classes_decides(
@@ -263,7 +285,9 @@ def test_passes_of_a_sampling_method_give_mutual_information_and_lack_a_last_lay
     path = run(neck=True, dropout=0.2, known="8,9")
     asked = evaluation(path, method="mc-dropout", detector_names=["react", "energy", "mahalanobis"], warn=heard.append)
     rows = by_score(rows_of("misclassification", asked))
-    assert rows.keys() == (PLAIN - {"energy", "sirc_energy"}) | {"mutual_information", "mahalanobis"}
+    assert rows.keys() == (PLAIN - {"energy", "sirc_energy"}) | {
+        *("mutual_information", "mahalanobis", "sirc_mahalanobis")
+    }
     assert heard == [
         "mc-dropout has no linear last layer, so react is left out.",
         "mc-dropout has log-probabilities for logits, which all have the same energy, so energy is left out.",

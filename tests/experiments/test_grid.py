@@ -211,6 +211,7 @@ def test_settings_that_change_nothing_lead_to_the_same_run() -> None:
         (with_line("reference: dsui, K 8"), ["line for the reference 'dsui, K 8'", "'dsui'"]),
         (TINY.replace("max_probability", "max_probabilty"), ["no score", "'max_probability'"]),
         (TINY.replace("max_probability", "knn"), ["needs the detector knn"]),
+        (TINY.replace("max_probability", "sirc_she"), ["sirc_she", "needs the detector she"]),
         (TINY.replace("scores: prediction", "scores: predicton"), ["score of accuracy", "'prediction'"]),
         ("- 1", ["no mapping"]),
         ("title: [", ["not valid YAML", "line 1"]),

@@ -148,22 +148,18 @@ def evaluate(
 
 def _check_scores(scores: str) -> None:
     """A mistyped one is told before any work."""
-    from dsui.evaluation.scores import COMMON, mistyped
+    from dsui.evaluation.scores import COMMON, detector_scores, mistyped
 
-    detectors = [_as_score(name) for name in names.detectors()]
+    detectors = [score for name in names.detectors() for score in detector_scores(name)]
     for name in listed(scores):
         if mistyped(name, detectors):
             known("score", name, (*COMMON, *detectors))
 
 
-def _as_score(detector: str) -> str:
-    return detector.replace("-", "_")
-
-
 def _shown(rows: list[Row], scores: str, asked: list[str]) -> list[Row]:
     """The rows of these scores, or of all but variants of others that no detector was asked for, and of accuracy."""
     there = list(dict.fromkeys(row.score or "" for row in rows if row.task != "accuracy"))
-    variants = set(VARIANTS) - set(map(_as_score, asked))
+    variants = set(VARIANTS) - {name.replace("-", "_") for name in asked}
     usual = [name for name in there if name not in variants and not name.startswith(VARIANT_BEGINNINGS)]
     wanted = chosen("score", scores, there) if scores else usual
     return [row for row in rows if row.task == "accuracy" or row.score in wanted]

@@ -106,6 +106,11 @@ class Moments(NamedTuple):
     mean: float
     deviation: float
 
+    @staticmethod
+    def of(values: Tensor) -> Moments:
+        """Of an uncertainty of training images; the deviation is never 0."""
+        return Moments(values.mean().item(), values.std().clamp(min=torch.finfo(torch.float64).tiny).item())
+
 
 class Reference(NamedTuple):
     """What scores need to know of the training images: moments of each secondary uncertainty, and the floor."""
@@ -136,6 +141,12 @@ RECOMMENDED = ("sphere_energy", "energy")
 """The first of these that a model has is the second question of `uncertainty`."""
 
 
+def detector_scores(detector: str) -> tuple[str, str]:
+    """How the score of a detector is called, and that score joined with Max.P."""
+    name = detector.replace("-", "_")
+    return name, f"sirc_{name}"
+
+
 def mistyped(name: str, more: Iterable[str] = ()) -> bool:
     """Whether it is none of COMMON and `more` and yet so like one of them that it can hardly be a method's own."""
     there = (*COMMON, *more)
@@ -152,11 +163,7 @@ def reference(training: Iterable[Outputs]) -> Reference:
                 found[name].append(values)
         if chunk.log_joint is not None:
             densities.append(chunk.log_joint.double().amax(1))
-    joined = {name: torch.cat(values) for name, values in found.items() if values}
-    moments = {
-        name: Moments(values.mean().item(), values.std().clamp(min=torch.finfo(torch.float64).tiny).item())
-        for name, values in joined.items()
-    }
+    moments = {name: Moments.of(torch.cat(values)) for name, values in found.items() if values}
     floor = torch.cat(densities).sort().values[int(FLOOR_QUANTILE * sum(map(len, densities)))] if densities else None
     return Reference(moments, None if floor is None else floor.item())
 

@@ -28,7 +28,7 @@ from dsui.evaluation.calibration import calibration_metrics
 from dsui.evaluation.metrics import ranking_metrics, selective_metrics
 from dsui.evaluation.outputs import Outputs
 from dsui.evaluation.results import Row, commit, versions
-from dsui.evaluation.scores import Reference, all_scores, reference
+from dsui.evaluation.scores import Moments, Reference, all_scores, detector_scores, reference, sirc
 from dsui.evaluation.sources import Sources
 from dsui.methods.registry import find
 from dsui.training.images import usual_share
@@ -43,6 +43,8 @@ NAMED = 5
 """Most classes that a note names."""
 FIT_IMAGES = 50_000
 """Most training images a detector is fitted to: a random choice from a larger set."""
+MOMENTS_OF = 10
+"""Every so manieth of them tells what a detector's score is in domain; kNN would take long over all."""
 
 Progress = Callable[[str, int, int], None]
 Scores = dict[str, Tensor]
@@ -143,7 +145,11 @@ class Evaluation:
 
     def _scored(self, outputs: Outputs) -> Scores:
         scores = all_scores(outputs, self._reference)
-        return scores | {name: detector.score(outputs) for name, detector in self._detectors.items()}
+        for name, (detector, moments) in self._detectors.items():
+            own, joint = detector_scores(name)
+            scores[own] = detector.score(outputs)
+            scores.setdefault(joint, sirc(outputs.logits, scores[own], *moments))
+        return scores
 
     def _outputs(self, source: Source) -> StoredOutputs:
         return self.cache.get(source, lambda done, total: self.progress(source.name, done, total))
@@ -157,7 +163,8 @@ class Evaluation:
         return reference(self._training.chunks(features=False))
 
     @cached_property
-    def _detectors(self) -> dict[str, Detector]:
+    def _detectors(self) -> dict[str, tuple[Detector, Moments]]:
+        """With the moments of their scores of training images."""
         if not self._unfitted:
             return {}
         kept, parts, start = _choice(self._training.count), [], 0
@@ -165,13 +172,15 @@ class Evaluation:
             parts.append(_what_detectors_read(chunk, kept[(kept >= start) & (kept < start + len(chunk))] - start))
             start += len(chunk)
         training = Outputs.concatenated(parts).to(self._device)
+        sample = training.select(torch.arange(0, len(training), MOMENTS_OF, device=self._device))
         fitted = {}
         for name, detector in self._unfitted.items():
             if obstacle := detectors.obstacle(name, training):
                 self.warn(f"{self.cache.facts.config.method} has {obstacle}, so {name} is left out.")
                 continue
             try:
-                fitted[name.replace("-", "_")] = detector.fit(training)
+                detector.fit(training)
+                fitted[name] = detector, Moments.of(detector.score(sample))
             except ValueError as error:  # too few images for this one, say, which is no reason to lose the others
                 self.warn(f"{name} is left out: {error}")
         return fitted

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from dsui.detectors import registry as detectors
 from dsui.errors import DsuiError
-from dsui.evaluation.scores import COMMON, mistyped
+from dsui.evaluation.scores import COMMON, detector_scores, mistyped
 from dsui.evaluation.tasks import STREAMS
 from dsui.experiments.grid import Block, Cell
 from dsui.methods import registry as methods
@@ -60,10 +60,10 @@ def check_table(table: Iterable[Block], cells: Iterable[Cell], name: str) -> Non
 
 
 def _check_score(score: str, fitted: Sequence[str], name: str) -> None:
-    detector = score.replace("_", "-")
+    detector = score.removeprefix("sirc_").replace("_", "-")
     if detector in detectors.names() and score not in COMMON and detector not in fitted:
         raise GridError(f"{name}: the table shows {score}, which needs the detector {detector}; add it to `detectors`.")
-    there = (*COMMON, *(each.replace("-", "_") for each in fitted))
+    there = (*COMMON, *(each for detector in fitted for each in detector_scores(detector)))
     if mistyped(score, there):
         check_name("score", score, there, f"{name}: there is no")
 
