@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 
@@ -32,3 +35,14 @@ class OutputLayer(nn.Linear):
     def forward(self, features: Tensor) -> Tensor:
         with torch.autocast(features.device.type, enabled=False):
             return super().forward(features.float())
+
+
+@contextmanager
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
+    """Within it a part in training neither moves its batch-norm statistics nor drops anything out."""
+    training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(training)

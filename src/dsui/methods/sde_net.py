@@ -16,12 +16,11 @@ noisy ones then neither move batch-norm statistics nor share them with clean one
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from dsui.backbones.neck import Neck
 from dsui.backbones.resnet import STAGES
@@ -30,7 +29,7 @@ from dsui.checks import check_at_least
 from dsui.evaluation.outputs import Outputs
 from dsui.evaluation.scores import log_mean_exp, mutual_information
 from dsui.methods.method import Method, Turn
-from dsui.methods.network import OutputLayer
+from dsui.methods.network import OutputLayer, evaluation_mode
 from dsui.training.recipe import Recipe
 
 HORIZON = 6.0
@@ -139,13 +138,3 @@ def euler_maruyama(drift: Callable[[Tensor, float], Tensor], h: Tensor, noise: T
     for k in range(steps):
         h = h + drift(h, k * dt) * dt + scale * torch.randn_like(h)
     return h
-
-
-@contextmanager
-def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    training = module.training
-    module.eval()
-    try:
-        yield
-    finally:
-        module.train(training)

@@ -1,0 +1,91 @@
+"""From codes back to images: what auto-encoders and generators end in.
+
+    linear to 4 w x 2 x 2 - GN - LeakyReLU - (convT4x4/2 - GN - LeakyReLU) x 3 to 4 w, 2 w, w - convT4x4/2 - sigmoid
+
+Images of 32 x 32 pixels in [0, 1], the generator that open-set recognition has used since Neal et al. (ECCV 2018),
+there with w = 128 and batch norm. GN is group norm over eight channels: no image sees its neighbours, right codes are
+not mixed up with wrong ones, and averaged weights need no statistics anew. Other sizes are reached by averages over
+areas; `Pixels` goes between such images and those that a network sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dsui.backbones import SLOPE
+
+SIDE = 32
+"""Pixels of what is decoded."""
+GROUP = 8
+
+
+class Decoder(nn.Module):
+    """Codes [B, features] -> images [B, channels, 32, 32] in [0, 1]; `width` is w, a multiple of 8."""
+
+    def __init__(self, features: int, channels: int, width: int = 128) -> None:
+        super().__init__()
+        widths = (4 * width, 4 * width, 2 * width, width)
+        self.start = nn.Sequential(
+            nn.Linear(features, 4 * widths[0]),
+            nn.Unflatten(1, (widths[0], 2, 2)),
+            *_normalised(widths[0]),
+        )
+        doublings = [
+            layer
+            for inputs, outputs in pairwise(widths)
+            for layer in (_doubling(inputs, outputs), *_normalised(outputs))
+        ]
+        self.layers = nn.Sequential(*doublings, _doubling(width, channels), nn.Sigmoid())
+
+    def forward(self, codes: Tensor) -> Tensor:
+        images: Tensor = self.layers(self.start(codes))
+        return images
+
+
+class Pixels(nn.Module):
+    """Between what a network sees, standardised by channel, and pixels in [0, 1]."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(std).view(-1, 1, 1), persistent=False)
+
+    def of(self, images: Tensor) -> Tensor:
+        """[B, channels, H, W] as a network sees it -> pixels"""
+        return images * self.std + self.mean
+
+    def seen(self, pixels: Tensor) -> Tensor:
+        """The inverse of `of`."""
+        return (pixels - self.mean) / self.std
+
+
+def resized(images: Tensor, height: int, width: int) -> Tensor:
+    """The mean over the area of each new pixel. [..., H, W] -> [..., height, width]
+
+    As two products, whose gradients add up in a fixed order; PyTorch's pooling and interpolation do not on a GPU.
+    """
+    if images.shape[-2:] == (height, width):
+        return images
+    return _areas(images, height, -2) @ images @ _areas(images, width, -1).T
+
+
+def _areas(images: Tensor, count: int, dim: int) -> Tensor:
+    """[count, images.shape[dim]], rows that sum to 1."""
+    identity = torch.eye(images.shape[dim], dtype=images.dtype, device=images.device)
+    return F.adaptive_avg_pool1d(identity, count).T
+
+
+def _doubling(inputs: int, outputs: int) -> nn.ConvTranspose2d:
+    return nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1)
+
+
+def _normalised(width: int) -> tuple[nn.Module, nn.Module]:
+    return nn.GroupNorm(width // GROUP, width), nn.LeakyReLU(SLOPE)
