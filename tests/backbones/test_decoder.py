@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dsui.backbones.decoder import SIDE, Decoder, Pixels, resized
+from dsui.backbones.decoder import SIDE, Decoder, Pixels, fitting_width, resized
 
 
 def test_it_has_the_published_layers() -> None:
@@ -19,6 +19,12 @@ def test_it_has_the_published_layers() -> None:
     assert images.shape == (2, 3, SIDE, SIDE)
     assert images.min() >= 0
     assert images.max() <= 1
+
+
+def test_any_number_of_features_has_a_width() -> None:
+    assert [fitting_width(features, 4) for features in (3, 60, 128, 512, 2048)] == [8, 8, 32, 128, 128]
+    for features in (3, 60):
+        assert Decoder(features, 1, fitting_width(features, 4))(torch.zeros(1, features)).isfinite().all()
 
 
 def test_it_learns_to_draw_an_image_for_each_code() -> None:

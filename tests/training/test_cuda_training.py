@@ -71,7 +71,8 @@ def everything(trainer: Trainer) -> dict[str, torch.Tensor]:
 @pytest.mark.usefixtures("deterministic")
 @pytest.mark.parametrize(
     ("method", "settings"),
-    [(name, {}) for name in ("dsui", "msp", "logitnorm", "rkl", "dpn", "sde-net", "bbb")] + [("dsui", OTHER)],
+    [(name, {}) for name in ("dsui", "msp", "logitnorm", "rkl", "dpn", "sde-net", "bbb", "g-openmax", "c2ae", "gdosr")]
+    + [("dsui", OTHER)],
 )
 def test_eager_and_captured_steps_agree_to_the_bit(gpu: torch.device, method: str, settings: dict[str, Any]) -> None:
     eager, graph = (trainer_on(gpu, mode, method, bfloat16=False, **settings) for mode in ("eager", "graph"))

@@ -22,12 +22,14 @@ from dsui.backbones import SLOPE
 SIDE = 32
 """Pixels of what is decoded."""
 GROUP = 8
+WIDEST = 128
+"""The published w."""
 
 
 class Decoder(nn.Module):
     """Codes [B, features] -> images [B, channels, 32, 32] in [0, 1]; `width` is w, a multiple of 8."""
 
-    def __init__(self, features: int, channels: int, width: int = 128) -> None:
+    def __init__(self, features: int, channels: int, width: int = WIDEST) -> None:
         super().__init__()
         widths = (4 * width, 4 * width, 2 * width, width)
         self.start = nn.Sequential(
@@ -45,6 +47,11 @@ class Decoder(nn.Module):
     def forward(self, codes: Tensor) -> Tensor:
         images: Tensor = self.layers(self.start(codes))
         return images
+
+
+def fitting_width(features: int, share: int) -> int:
+    """A w that suits a backbone: so small a share of its features, from 8 to the published 128."""
+    return max(min(features // share, WIDEST) // GROUP, 1) * GROUP
 
 
 class Pixels(nn.Module):

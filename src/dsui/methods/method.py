@@ -31,6 +31,8 @@ class Turn:
     rate: float = 1.0
     phase: int | None = None
     """None: in every phase."""
+    momentum: float | None = None
+    """Of SGD, or Adam's beta_1; None: the recipe's, and Adam's usual 0.9."""
 
 
 class Method(nn.Module, ABC):

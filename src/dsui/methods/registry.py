@@ -9,9 +9,13 @@ from typing import Any, get_type_hints
 
 from dsui.errors import DsuiError
 from dsui.methods.bbb import BayesByBackprop
+from dsui.methods.c2ae import ConditionedAutoEncoder
 from dsui.methods.dpn import PriorNetwork
 from dsui.methods.dsui import DualSupervised
+from dsui.methods.dsui_density import DensityPrediction
 from dsui.methods.ensemble import Ensemble
+from dsui.methods.g_openmax import GenerativeOpenMax
+from dsui.methods.gdosr import GenerativeDiscriminative
 from dsui.methods.logitnorm import LogitNorm
 from dsui.methods.mc_dropout import MCDropout
 from dsui.methods.method import Method
@@ -30,6 +34,10 @@ METHODS: dict[str, type[Method]] = {
     "logitnorm": LogitNorm,
     "ensemble": Ensemble,
     "sde-net": SDENet,
+    "g-openmax": GenerativeOpenMax,
+    "c2ae": ConditionedAutoEncoder,
+    "gdosr": GenerativeDiscriminative,
+    "dsui-density": DensityPrediction,
 }
 
 

@@ -11,6 +11,8 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 from dsui.methods.method import Method, Turn
 from dsui.training.recipe import Recipe
 
+ADAM_MOMENTUM = 0.9
+
 
 def parameter_groups(method: Method, turn: Turn, recipe: Recipe) -> list[dict[str, object]]:
     """Decaying and spared parameters of a turn: norms, biases and the mixture's own decay as the recipe says."""
@@ -33,10 +35,11 @@ def make_optimizer(method: Method, turn: Turn, recipe: Recipe, device: torch.dev
     if fused:
         rate = torch.tensor(recipe.peak_rate, device=device)
     if recipe.optimizer == "sgd":
-        return SGD(groups, lr=rate, momentum=recipe.momentum, nesterov=recipe.nesterov, fused=fused)
-    if recipe.decoupled_decay:
-        return AdamW(groups, lr=rate, fused=fused, capturable=fused)
-    return Adam(groups, lr=rate, fused=fused, capturable=fused)
+        momentum = recipe.momentum if turn.momentum is None else turn.momentum
+        return SGD(groups, lr=rate, momentum=momentum, nesterov=recipe.nesterov, fused=fused)
+    kind = AdamW if recipe.decoupled_decay else Adam
+    betas = (ADAM_MOMENTUM if turn.momentum is None else turn.momentum, 0.999)
+    return kind(groups, lr=rate, betas=betas, fused=fused, capturable=fused)
 
 
 def set_rate(optimizer: Optimizer, rate: Tensor) -> None:

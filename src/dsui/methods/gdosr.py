@@ -1,0 +1,179 @@
+"""GDOSR (Perera et al., CVPR 2020): a classifier that sees an image beside what an auto-encoder makes of it.
+
+    u = [x; g(x)],    y = W phi(u) + b,    t = V phi(T_k u) + c,    k uniform over the transformations T
+    L = (1 - w) CE(y, label) + w CE(t, k),    w = 0.2
+
+g is fitted to the known classes. What it cannot reproduce differs from x, and phi sees both. Because phi must also tell
+how an image was turned, it learns more of the image than its class. T_k turns x and g(x) alike: T_k g(x), never
+g(T_k x). T are the four quarter turns of the image and of its mirror image. Where the recipe mirrors training images no
+one can tell the mirrored ones, and T are the four turns. Images that are not square keep their shape under half turns
+alone, and have only those.
+
+Each step has two turns. The first fits everything but g by L, in which g(x) is a constant. The second fits g alone:
+
+    mean (x - g(x))^2 over pixels in [0, 1],    for one image its own uncertainty "reconstruction"
+
+The published score is max_c y_c, the "max_logit" of `dsui.evaluation.scores`. Published is g first and then phi, each
+with an optimizer and a length of its own; side by side they keep to the one schedule of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dsui.backbones import SLOPE
+from dsui.backbones.decoder import GROUP, SIDE, Decoder, Pixels, fitting_width, resized
+from dsui.backbones.registry import names
+from dsui.checks import check_at_least
+from dsui.evaluation.outputs import Outputs
+from dsui.methods.method import Method, Turn
+from dsui.methods.network import FeatureNetwork, OutputLayer
+from dsui.training.recipe import Recipe
+
+AUTO_ENCODER_RATES = {"sgd": 1.0, "adam": 0.3}
+"""Of g beside the recipe's rate. A public reimplementation has a tenth with Adam, and ends g before phi begins. Here g
+must keep pace: after 12 epochs on 256 digits its error at 0.3 is two thirds of what it is at 0.1 or at 1."""
+QUARTERS = 4
+
+
+class Answers(NamedTuple):
+    """What the first turn's loss is made of; `classes` are of the images as they came."""
+
+    classes: Tensor
+    """[B, C] logits."""
+    transformations: Tensor
+    """[B, 4 or 8] logits."""
+    drawn: Tensor
+    """[B] which transformation it was."""
+
+
+class GenerativeDiscriminative(Method):
+    """`code` is what g squeezes an image through, `transform_weight` is w.
+
+    A backbone of the user's own is refused: it takes an image, and here come two.
+    """
+
+    backbones = names()
+
+    def __init__(
+        self,
+        backbone: str,
+        channels: int,
+        num_classes: int,
+        recipe: Recipe,
+        *,
+        code: int = 200,
+        transform_weight: float = 0.2,
+    ) -> None:
+        super().__init__()
+        check_at_least("code", code, 1)
+        if not 0 <= transform_weight < 1:
+            raise ValueError(f"transform_weight must be at least 0 and below 1, got {transform_weight}.")
+        self.transform_weight, self.mirrors = transform_weight, not recipe.flip
+        self.auto_encoder_rate = AUTO_ENCODER_RATES[recipe.optimizer]
+        self.network = FeatureNetwork(backbone, 2 * channels, recipe, ending="activated")
+        self.output = OutputLayer(self.network.out_features, num_classes)
+        self.transformation = OutputLayer(self.network.out_features, 2 * QUARTERS if self.mirrors else QUARTERS)
+        self.pixels = Pixels(recipe.mean, recipe.std)
+        width = fitting_width(self.network.backbone.out_features, 4)
+        self.auto_encoder = nn.Sequential(Encoder(channels, code, width), Decoder(code, channels, width))
+
+    def turns(self) -> Sequence[Turn]:
+        of_auto_encoder = tuple(self.auto_encoder.parameters())
+        known = {id(parameter) for parameter in of_auto_encoder}
+        return (
+            Turn(tuple(parameter for parameter in self.parameters() if id(parameter) not in known)),
+            Turn(of_auto_encoder, self.auto_encoder_rate),
+        )
+
+    def forward(self, images: Tensor) -> Answers | Tensor:
+        """What the labels and T_k are told by; in the second turn [B] squared errors of g. u and T_k u share one pass,
+        and so their batch norms."""
+        pixels = self.pixels.of(images)
+        if self.turn == 1:
+            return squared_error(pixels, self._reconstructed(pixels).float())
+        with torch.no_grad():
+            pairs = self._pairs(images, self._reconstructed(pixels))
+        transformed, drawn = transformed_at_random(pairs, self.mirrors)
+        own, turned = self.network(torch.cat([pairs, transformed])).chunk(2)
+        return Answers(self.output(own), self.transformation(turned), drawn)
+
+    def loss(self, output: Answers | Tensor, labels: Tensor) -> Tensor:
+        if isinstance(output, Tensor):
+            value = output.mean()
+            self.terms = {"reconstruction": value.detach()}
+            return value
+        of_class = F.cross_entropy(output.classes.float(), labels)
+        of_transformation = F.cross_entropy(output.transformations.float(), output.drawn)
+        self.terms = {"cross_entropy": of_class.detach(), "transformation": of_transformation.detach()}
+        return (1 - self.transform_weight) * of_class + self.transform_weight * of_transformation
+
+    def logits(self, output: Answers) -> Tensor:
+        return output.classes
+
+    def predict(self, images: Tensor) -> Outputs:
+        pixels = self.pixels.of(images)
+        reconstructed = self._reconstructed(pixels)
+        features = self.network(self._pairs(images, reconstructed))
+        own = {"reconstruction": squared_error(pixels.double(), reconstructed.double())}
+        return Outputs(features, self.output(features), weight=self.output.weight, bias=self.output.bias, own=own)
+
+    def _reconstructed(self, pixels: Tensor) -> Tensor:
+        """g(x), of the shape of `pixels`."""
+        return resized(self.auto_encoder(resized(pixels, SIDE, SIDE)), *pixels.shape[2:])
+
+    def _pairs(self, images: Tensor, reconstructed: Tensor) -> Tensor:
+        """u [B, 2 channels, H, W], both halves as the network sees images."""
+        return torch.cat([images, self.pixels.seen(reconstructed)], 1)
+
+
+class Encoder(nn.Module):
+    """Images [B, channels, 32, 32] -> codes [B, features], by the layers of `dsui.backbones.decoder` in reverse:
+
+    (conv4x4/2 - GN - LeakyReLU) x 4 to w, 2 w, 4 w, 4 w - linear
+    """
+
+    def __init__(self, channels: int, features: int, width: int) -> None:
+        super().__init__()
+        widths = (channels, width, 2 * width, 4 * width, 4 * width)
+        halvings = [layer for inputs, outputs in pairwise(widths) for layer in _halving(inputs, outputs)]
+        self.layers = nn.Sequential(*halvings, nn.Flatten(), nn.Linear(4 * widths[-1], features))
+
+    def forward(self, images: Tensor) -> Tensor:
+        codes: Tensor = self.layers(images)
+        return codes
+
+
+def symmetries(images: Tensor, mirrors: bool) -> Tensor:
+    """All T_k that keep the shape: quarter turns, for other than square images half turns, and with `mirrors` those of
+    the mirror image behind them. [..., H, W] -> [T, ..., H, W]"""
+    turns = range(QUARTERS) if images.shape[-2] == images.shape[-1] else (0, 2)
+    sides = (images, images.flip(-1)) if mirrors else (images,)
+    return torch.stack([side.rot90(quarters, (-2, -1)) for side in sides for quarters in turns])
+
+
+def transformed_at_random(images: Tensor, mirrors: bool) -> tuple[Tensor, Tensor]:
+    """T_k of each image, all its channels alike, and k [B]. All T are made and one is taken: on a device that costs a
+    few copies, and no image asks the host."""
+    made = symmetries(images, mirrors)
+    drawn = torch.randint(len(made), (len(images),), device=images.device)
+    return made[drawn, torch.arange(len(images), device=images.device)], drawn
+
+
+def squared_error(pixels: Tensor, reconstructed: Tensor) -> Tensor:
+    """The mean over the values of each image. [B, C, H, W] -> [B]"""
+    return (pixels - reconstructed).square().mean((1, 2, 3))
+
+
+def _halving(inputs: int, outputs: int) -> tuple[nn.Module, ...]:
+    return (
+        nn.Conv2d(inputs, outputs, 4, stride=2, padding=1),
+        nn.GroupNorm(outputs // GROUP, outputs),
+        nn.LeakyReLU(SLOPE),
+    )
