@@ -45,7 +45,7 @@ def with_line(line: str) -> str:
         ("demo", 4 * 2 * 3, 4 * 2 * 3),
         ("cifar10-paper", 3 * 5 + 4 * 3, 2 * 5 + 4 * 3),
         ("cifar10-parts", 8 * 3, 8 * 3),
-        ("cifar10-selection", 47, 47),
+        ("cifar10-selection", 55, 55),
         ("cifar10-modern-selection", 15, 15),
         ("cifar10-modern", 9, 9),
     ],
