@@ -103,7 +103,8 @@ def bounded(class_scores: Tensor, y: Tensor, rho: float) -> Tensor:
     """mean softplus(ln rho + logsumexp_{i != t} l_i - l_t): cross-entropy of the scores with ln rho on the others."""
     if rho != 1:
         log_rho = math.log(rho) if rho > 0 else -math.inf
-        class_scores = class_scores + torch.full_like(class_scores, log_rho).scatter_(1, y[:, None], 0.0)
+        others = torch.arange(class_scores.shape[1], device=y.device) != y[:, None]
+        class_scores = torch.where(others, class_scores + log_rho, class_scores)
     return F.cross_entropy(class_scores, y)
 
 

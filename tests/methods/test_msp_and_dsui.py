@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from on_digits import images, means, predicted, three_seeds, train, trainer_for
 
 from dsui.density import LN_2PI
@@ -68,6 +69,18 @@ def test_short_features_are_predicted_as_on_the_sphere_but_with_less_confidence(
     confidence, trained_confidence = outputs.probabilities.amax(1), on_sphere.softmax(1).amax(1)
     assert (confidence[short] < trained_confidence[short]).double().mean() > 0.99  # a bias may turn a few
     torch.testing.assert_close(confidence[~short], trained_confidence[~short])
+
+
+def test_a_margin_is_what_the_label_must_be_ahead_by() -> None:
+    labels, logits = torch.tensor([2, 0, 1]), torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    plain, ahead = (
+        build("msp", "small", 1, 4, load_recipe("demo", "digits"), {"margin": margin}) for margin in (0.0, 2.5)
+    )
+    own = logits - 2.5 * torch.eye(4)[labels]
+    torch.testing.assert_close(plain.loss(logits, labels), F.cross_entropy(logits, labels))
+    torch.testing.assert_close(ahead.loss(logits, labels), F.cross_entropy(own, labels))
+    with pytest.raises(ValueError, match="margin must be at least 0 and finite, got -1"):
+        build("msp", "small", 1, 4, load_recipe("demo", "digits"), {"margin": -1.0})
 
 
 def test_features_that_were_never_on_a_sphere_are_left_alone() -> None:

@@ -1,18 +1,21 @@
 """The baseline: a softmax classifier trained with cross-entropy (Hendrycks and Gimpel, ICLR 2017).
 
-L = -ln p_t,  p = softmax(W f(x) + b); its uncertainties are 1 - max p and the entropy of p. With `sphere` the features
-are projected as DS-UI's are, and predicted inside the sphere as there (`dsui.methods.dsui`), which shows what both do
-by themselves.
+L = -ln p_t,  p = softmax(W f(x) + b); its uncertainties are 1 - max p and the entropy of p. Two options show what parts
+of DS-UI do by themselves. With `sphere` the features are projected as DS-UI's are, and predicted inside the sphere as
+there (`dsui.methods.dsui`). With `margin` the label's logit must be ahead by so much, as `bounded` asks of DS-UI's
+mixtures with ln rho (`dsui.objectives`; Wang et al., 2018, who ask it of logits on a sphere).
 """
 
 from __future__ import annotations
 
-import torch.nn.functional as F
+import math
+
 from torch import Tensor
 
 from dsui.evaluation.outputs import Outputs, share_of_radius
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork, OutputLayer
+from dsui.objectives import bounded
 from dsui.projection import SphereProjection
 from dsui.training.recipe import Recipe
 
@@ -20,8 +23,20 @@ from dsui.training.recipe import Recipe
 class MaxSoftmax(Method):
     """The network with a plain linear layer, on the sphere of `dsui.projection` if asked for."""
 
-    def __init__(self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, sphere: bool = False) -> None:
+    def __init__(
+        self,
+        backbone: str,
+        channels: int,
+        num_classes: int,
+        recipe: Recipe,
+        *,
+        sphere: bool = False,
+        margin: float = 0.0,
+    ) -> None:
+        if not 0 <= margin < math.inf:
+            raise ValueError(f"margin must be at least 0 and finite, got {margin}.")
         super().__init__()
+        self.margin = margin
         self.network = FeatureNetwork(backbone, channels, recipe, ending="linear" if sphere else "activated")
         self.sphere = SphereProjection(self.network.out_features) if sphere else None
         self.output = OutputLayer(self.network.out_features, num_classes)
@@ -32,7 +47,7 @@ class MaxSoftmax(Method):
         return logits
 
     def loss(self, output: Tensor, labels: Tensor) -> Tensor:
-        value = F.cross_entropy(output.float(), labels)
+        value = bounded(output.float(), labels, math.exp(self.margin))
         self.terms = {"cross_entropy": value.detach()}
         return value
 
