@@ -15,8 +15,10 @@ from dsui.data.noise import uniform_noise
 from dsui.evaluation import scores
 from dsui.evaluation.metrics import auroc
 from dsui.evaluation.outputs import Outputs
+from dsui.methods.method import Method
 from dsui.training.config import RunConfig
 from dsui.training.distributed import World
+from dsui.training.optimizer import make_optimizer, set_rate
 from dsui.training.recipe_file import load_recipe, method_options
 from dsui.training.trainer import Trainer
 
@@ -70,6 +72,20 @@ def trained(method: str, seed: int, outliers: MemorySet | None = None, **setting
     test = images("test", seed)
     noise = (uniform_noise(NOISE_IMAGES, (1, 8, 8), 0) * 255).round().to(torch.uint8)
     return Trained(trainer, predicted(trainer, test.images, test.labels), predicted(trainer, noise))
+
+
+def moved(method: Method, turn: int, batch: Tensor) -> set[str]:
+    """The parts of the state that one update of a turn changes, with the labels 0, 1, 2 and so on."""
+    recipe = load_recipe("demo", "digits")
+    before = {name: value.clone() for name, value in method.state_dict().items()}
+    optimizer = make_optimizer(method, method.turns()[turn], recipe, CPU)
+    set_rate(optimizer, torch.tensor(1e-3))
+    method.train().turn = turn
+    method.zero_grad()
+    method.loss(method(batch), torch.arange(len(batch))).backward()
+    optimizer.step()
+    method.turn = 0
+    return {name for name, value in method.state_dict().items() if not torch.equal(value, before[name])}
 
 
 def errors(run: Trained) -> Tensor:

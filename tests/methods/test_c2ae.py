@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import torch.nn.functional as F
-from on_digits import CPU, images, predicted, train, trainer_for
+from on_digits import CPU, images, moved, predicted, train, trainer_for
 from torch import Tensor
 
 from dsui.backbones.decoder import resized
@@ -20,7 +20,6 @@ from dsui.methods.c2ae import ConditionedAutoEncoder, foreign_partners, wrong_la
 from dsui.methods.registry import build
 from dsui.training.config import RunConfig
 from dsui.training.distributed import World
-from dsui.training.optimizer import make_optimizer, set_rate
 from dsui.training.recipe import Recipe
 from dsui.training.recipe_file import load_recipe
 from dsui.training.step import LossModule
@@ -50,19 +49,6 @@ def drawn(method: ConditionedAutoEncoder, image: Tensor, label: int) -> Tensor:
     large: Tensor = method.decoder((gamma * z + beta)[None])[0]
     height, width = image.shape[1:]
     return large.reshape(len(image), height, 32 // height, width, 32 // width).mean((2, 4))
-
-
-def moved(method: ConditionedAutoEncoder, turn: int, batch: Tensor) -> set[str]:
-    """The parts of the state that one update of a turn changes."""
-    before = {name: value.clone() for name, value in method.state_dict().items()}
-    optimizer = make_optimizer(method, method.turns()[turn], load_recipe("demo", "digits"), CPU)
-    set_rate(optimizer, torch.tensor(1e-3))
-    method.train().turn = turn
-    method.zero_grad()
-    method.loss(method(batch), torch.arange(len(batch))).backward()
-    optimizer.step()
-    method.turn = 0
-    return {name for name, value in method.state_dict().items() if not torch.equal(value, before[name])}
 
 
 @pytest.mark.parametrize(("channels", "side"), [(1, 8), (3, 16)])

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 from on_digits import (
-    CPU,
     NOISE_IMAGES,
     Trained,
     accuracy,
     images,
     means,
+    moved,
     noise,
     predicted,
     three_seeds,
@@ -30,7 +30,6 @@ from dsui.data.noise import uniform_noise
 from dsui.errors import DsuiError
 from dsui.methods.gdosr import Answers, GenerativeDiscriminative, symmetries, transformed_at_random
 from dsui.methods.registry import build
-from dsui.training.optimizer import make_optimizer, set_rate
 from dsui.training.recipe import Recipe
 from dsui.training.recipe_file import load_recipe
 
@@ -48,19 +47,6 @@ def answers(method: GenerativeDiscriminative, batch: Tensor) -> Answers:
     found = method(batch)
     assert isinstance(found, Answers)
     return found
-
-
-def moved(method: GenerativeDiscriminative, turn: int, batch: Tensor) -> set[str]:
-    """The parts of the state that one update of a turn changes."""
-    before = {name: value.clone() for name, value in method.state_dict().items()}
-    optimizer = make_optimizer(method, method.turns()[turn], load_recipe("demo", "digits"), CPU)
-    set_rate(optimizer, torch.tensor(1e-3))
-    method.zero_grad()
-    method.train().turn = turn
-    method.loss(method(batch), torch.arange(len(batch))).backward()
-    optimizer.step()
-    method.turn = 0
-    return {name for name, value in method.state_dict().items() if not torch.equal(value, before[name])}
 
 
 def pixels(count: int = 8, channels: int = 1, height: int = 8, width: int = 8) -> Tensor:

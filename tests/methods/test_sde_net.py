@@ -8,7 +8,7 @@ from statistics import mean
 import pytest
 import torch
 import torch.nn.functional as F
-from on_digits import CPU, Trained, images, means, noise, predicted, three_seeds, train, trainer_for
+from on_digits import CPU, Trained, images, means, moved, noise, predicted, three_seeds, train, trainer_for
 from torch import Tensor
 
 from dsui.backbones.sde import TimedConvolution
@@ -34,19 +34,6 @@ def made(backbone: str = "small", channels: int = 1, recipe: Recipe | None = Non
 def outputs(method: SDENet, batch: Tensor, seed: int = 0) -> Outputs:
     torch.manual_seed(seed)
     return method.eval().predict(batch)
-
-
-def moved(method: SDENet, turn: int, batch: Tensor) -> set[str]:
-    """The parts of the state that one update of a turn changes."""
-    recipe = load_recipe("demo", "digits")
-    before = {name: value.clone() for name, value in method.state_dict().items()}
-    optimizer = make_optimizer(method, method.turns()[turn], recipe, CPU)
-    set_rate(optimizer, torch.tensor(1e-3))
-    method.train().turn = turn
-    method.loss(method(batch), torch.arange(len(batch))).backward()
-    optimizer.step()
-    method.turn = 0
-    return {name for name, value in method.state_dict().items() if not torch.equal(value, before[name])}
 
 
 def pixels(count: int = 8, channels: int = 1, side: int = 8) -> Tensor:
