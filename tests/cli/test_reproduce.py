@@ -222,7 +222,7 @@ def test_only_and_seeds_choose_what_is_run(tmp_path: Path) -> None:
         return reproduce("open-set", "--out", tmp_path, "--root", tmp_path, "--dry-run", *options)
 
     assert "10 cells: " in listed("--only", "method=mc-dropout").stdout
-    assert "8 cells: " in listed("--only", "data=cifar10", "--only", "known=neal-0,neal-3", "--seeds", "0").stdout
+    assert "14 cells: " in listed("--only", "data=cifar10", "--only", "known=neal-0,neal-3", "--seeds", "0").stdout
     for options, words in (
         (("--only", "method=dsiu"), "did you mean dsui"),
         (("--only", "mehtod=dsui"), "no key of --only 'mehtod'; did you mean method? There are method, data, "),
