@@ -274,6 +274,11 @@ def test_a_detector_that_cannot_be_fitted_is_left_out_and_the_others_are_not(mon
     rows = by_score(rows_of("noise", asked))
     assert "knn" not in rows
     assert "she" in rows
+    detector, moments = asked._detectors["she"]
+    whole = asked.cache.get(asked.sources.training()).whole()
+    few = detector.score(whole.select(tasks._choice(len(whole))))
+    assert len(few) == 40
+    assert moments == pytest.approx((few.mean().item(), few.std().item()))
     assert heard == [
         "knn is left out: KNN looks at neighbour 50 and was given 40 training samples; give more, or a smaller k."
     ]

@@ -43,8 +43,9 @@ NAMED = 5
 """Most classes that a note names."""
 FIT_IMAGES = 50_000
 """Most training images a detector is fitted to: a random choice from a larger set."""
-MOMENTS_OF = 10
-"""Every so manieth of them tells what a detector's score is in domain; kNN would take long over all."""
+MOMENTS_OF, FEW = 10, 100
+"""Every tenth of them tells what a detector's score is in domain, because kNN would take long over all; of fewer than a
+hundred, all do."""
 
 Progress = Callable[[str, int, int], None]
 Scores = dict[str, Tensor]
@@ -172,7 +173,8 @@ class Evaluation:
             parts.append(_what_detectors_read(chunk, kept[(kept >= start) & (kept < start + len(chunk))] - start))
             start += len(chunk)
         training = Outputs.concatenated(parts).to(self._device)
-        sample = training.select(torch.arange(0, len(training), MOMENTS_OF, device=self._device))
+        step = MOMENTS_OF if len(training) >= FEW else 1
+        sample = training.select(torch.arange(0, len(training), step, device=self._device))
         fitted = {}
         for name, detector in self._unfitted.items():
             if obstacle := detectors.obstacle(name, training):
