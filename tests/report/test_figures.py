@@ -206,6 +206,19 @@ def test_lines_show_means_and_deviations_over_runs_and_dsui_dashed() -> None:
     assert "dsui 90.5 at digits, small, 95.5 at svhn, small" in four[0][0].description
 
 
+def test_no_axis_promises_more_than_100_per_cent_where_a_deviation_goes_beyond() -> None:
+    seeds = [*rows("misclassification"), *rows("misclassification", shift=0.14, data="svhn")]  # 97 % with a bar of 4.2
+    (first, _), *_ = panels(seeds, MISCLASSIFICATION)
+    low, high = axes_of(first).get_ylim()
+    assert max(mean[1] + deviation[1] for mean, deviation, _ in bars(first).values()) > 101
+    assert high == 101
+    assert low < 80
+    low, high = axes_of(
+        panels([*rows("misclassification"), *rows("misclassification", data="svhn")], MISCLASSIFICATION)[0][0]
+    ).get_ylim()
+    assert high < 93
+
+
 def test_a_method_that_is_better_everywhere_has_the_higher_line_everywhere() -> None:
     steep = [*rows("misclassification"), *rows("misclassification", shift=-0.5, data="svhn")]
     (first, _), *_ = panels(steep, MISCLASSIFICATION)

@@ -85,11 +85,10 @@ class GenerativeDiscriminative(Method):
         self.auto_encoder = nn.Sequential(Encoder(channels, code, width), Decoder(code, channels, width))
 
     def turns(self) -> Sequence[Turn]:
-        of_auto_encoder = tuple(self.auto_encoder.parameters())
-        known = {id(parameter) for parameter in of_auto_encoder}
+        discriminating = (self.network, self.output, self.transformation)
         return (
-            Turn(tuple(parameter for parameter in self.parameters() if id(parameter) not in known)),
-            Turn(of_auto_encoder, self.auto_encoder_rate),
+            Turn(tuple(parameter for part in discriminating for parameter in part.parameters())),
+            Turn(tuple(self.auto_encoder.parameters()), self.auto_encoder_rate),
         )
 
     def forward(self, images: Tensor) -> Answers | Tensor:

@@ -27,6 +27,9 @@ SHOWN = [
 """The four panels of the paper, and for attacks how many images are still right."""
 WEAK, TICKS = 0.1, (0.01, 0.03, 0.1, 0.3, 1)
 """Attacks weaker than the paper's would lie on one another on a linear axis."""
+PER_CENT = 101.0
+"""Where an axis of per cents ends at most: no figure is above 100, though a mean and its deviation may be; the rest is
+room for a marker."""
 FEWEST_PLACES = 2
 """A single place has no line, and its figures stand in the tables."""
 
@@ -113,6 +116,8 @@ def lines(name: str, places: Sequence[str | float], table: Table, metric: str) -
             ticks = [number for number in TICKS if min(numbers) <= number <= max(numbers)]
             axes.set_xticks(ticks, [f"{number:g}" for number in ticks])
             axes.minorticks_off()
+    if unit.unit == "%":
+        axes.set_ylim(top=min(axes.get_ylim()[1], PER_CENT))
     axes.set_ylabel(f"{unit.title} ({unit.unit}), {'higher' if unit.higher_is_better else 'lower'} is better")
     legend_below(figure, axes)
     spoken = "; ".join(f"{line.label} {_spoken(line, places, unit.scale)}" for line, _ in drawn)
