@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from dsui import DualSupervisedLoss, MoGMMHead
 from dsui import fused as fused_module
-from dsui.fused import fused
+from dsui.fused import fused, ready_to_compile
 
 
 class OnGpu(torch.Tensor):
@@ -68,3 +69,20 @@ def test_a_failing_compiler_costs_a_warning_and_not_the_result(monkeypatch: pyte
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert float(chosen(torch.ones(4).as_subclass(OnGpu))[0]) == 2
+
+
+def test_a_compiled_head_is_cut_only_at_its_products() -> None:
+    import torch._dynamo
+
+    head, loss = MoGMMHead(48, 5, 2), DualSupervisedLoss()
+    x, y = torch.randn(16, 48), torch.arange(16) % 5
+
+    def value(head: MoGMMHead) -> torch.Tensor:
+        return loss(head(x), y, head)
+
+    ready_to_compile()
+    torch._dynamo.reset()
+    breaks: dict[str, int] = torch._dynamo.utils.counters["graph_break"]
+    breaks.clear()
+    assert torch.compile(value, backend="eager")(head).item() == value(head).item()
+    assert len(breaks) == 2, breaks  # gaussian_log_prob and product; one more where the compiler met itself

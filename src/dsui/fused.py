@@ -20,6 +20,8 @@ from torch import Tensor
 WORTH_COMPILING = 2**22
 """Elements; below, launching the separate operations costs less than the compiled function's own checks."""
 
+_leave_alone: list[Callable[[], None]] = []
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -54,15 +56,27 @@ def uncompiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Res
     """
     left_alone: list[Callable[Arguments, Result]] = []
 
+    def leave_alone() -> None:
+        if not left_alone:
+            left_alone.append(torch.compiler.disable(function))
+
+    _leave_alone.append(leave_alone)
+
     @wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         if "torch._dynamo" not in sys.modules:
             return function(*args, **kwargs)
-        if not left_alone:
-            left_alone.append(torch.compiler.disable(function))
+        leave_alone()
         return left_alone[0](*args, **kwargs)
 
     return call
+
+
+def ready_to_compile() -> None:
+    """To be called before a model is compiled, or the compiler meets itself there: it complains, and cuts the
+    model into more pieces than it must."""
+    for leave_alone in _leave_alone:
+        leave_alone()
 
 
 @cache

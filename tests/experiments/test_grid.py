@@ -47,7 +47,7 @@ def with_line(line: str) -> str:
         ("cifar10-parts", 8 * 3, 8 * 3),
         ("cifar10-selection", 55, 55),
         ("cifar10-modern-selection", 15, 15),
-        ("cifar10-modern", 9, 9),
+        ("cifar10-modern", 12, 9),
     ],
 )
 def test_every_shipped_grid_has_the_cells_of_its_table(name: str, cells: int, runs: int) -> None:

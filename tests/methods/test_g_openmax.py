@@ -45,6 +45,7 @@ def test_without_fakes_it_is_cross_entropy_with_a_class_that_nothing_belongs_to(
     none = Judged(logits, torch.zeros(0, dtype=torch.int64))
     expected = F.cross_entropy(torch.cat([logits, torch.zeros(5, 1)], 1), labels)
     torch.testing.assert_close(method.loss(none, labels), expected)
+    assert method.terms["kept_fakes"] == 0
 
 
 def test_fakes_are_seen_in_the_second_half_of_the_epochs() -> None:

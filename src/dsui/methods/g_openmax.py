@@ -114,7 +114,7 @@ class GenerativeOpenMax(MaxSoftmax):
         fakes = logits[len(labels) :]
         kept = (fakes.detach()[:, :-1].argmax(1) != output.meant).float()
         unknown = (kept * (fakes.logsumexp(1) - fakes[:, -1])).sum()
-        self.terms = {"cross_entropy": own.detach() / len(labels), "kept_fakes": kept.mean()}
+        self.terms = {"cross_entropy": own.detach() / len(labels), "kept_fakes": kept.sum() / max(len(kept), 1)}
         return (own + unknown) / (len(labels) + kept.sum())
 
     def _mixtures(self, count: int, device: torch.device) -> Tensor:

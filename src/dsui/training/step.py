@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 
 from dsui.data.augment import Transform, mixed
 from dsui.data.pipeline import Batch, ResidentSource
+from dsui.fused import ready_to_compile
 from dsui.methods.method import Method, Turn
 from dsui.training.averaging import WeightAverage
 from dsui.training.distributed import World
@@ -84,6 +85,8 @@ class TrainingStep:
     ) -> None:
         self.method, self.transform, self.recipe, self.outliers = method, transform, recipe, outliers
         self.updates = [Update(*pair, recipe) for pair in zip(method.turns(), optimizers, strict=True)]
+        if compiled:
+            ready_to_compile()
         self.loss_module = torch.compile(loss_module) if compiled else loss_module
         self.source, self.average, self.device, self.captured = source, average, device, captured
         self.steps_per_epoch, self.seed = steps_per_epoch, mixed(mixed(seed) ^ world.rank)
