@@ -190,7 +190,7 @@ def test_a_figure_holds_its_numbers_and_is_the_same_twice(repository: Repository
     assert "0.8125" in DATA.findall(svg)[0]
     document = first[root / "docs" / "page.md"]
     assert "(figures/pairs.svg)" in document
-    assert "dsui 81.2 at cifar10 → svhn" in document
+    assert "dsui 81.2 at svhn, 91.2 at cifar100" in document
     assert "Number of runs: dsui 1." in document
     two = asked.replace("entropy", "[entropy, max_probability]")
     rows += [replace(row, score="max_probability") for row in rows[:2]]

@@ -31,7 +31,7 @@ from dsui.experiments.grid_file import load_grid
 from dsui.report.columns import Figure
 from dsui.report.comparison import available, compare
 from dsui.report.figures.canvas import to_svg
-from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, lines
+from dsui.report.figures.lines import lines, places
 from dsui.report.table_forms import to_csv, to_markdown
 from dsui.report.tables import Cell, Column, Line, Table
 from dsui.training.recipe_file import training_name
@@ -42,7 +42,6 @@ EXPERIMENTS: dict[str, Callable[[Path], str]] = {
 }
 AnyRow = TypeVar("AnyRow", Row, PublishedRow)
 NONE = Cell().text
-PLACES = {task: question.place for question in (MISCLASSIFICATION, PAIRS, ATTACKS) for task in question.tasks}
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def made(asked: Specification, results: Path, link: str = "") -> Made:
         raise ValueError(f"{asked.figure} is one panel; ask for one metric and one score.")
     drawn = tuple(line for line in table.lines if not line.quoted and _runs(line) != NONE)
     table = replace(table, lines=drawn)
-    drawing = lines(asked.figure, [PLACES[figure.task](figure) for figure in figures], table, metric)
+    drawing = lines(asked.figure, places(figures), table, metric)
     runs = ", ".join(f"{line.label} {_runs(line)}" for line in drawn)
     markdown = f"![{drawing.caption} {drawing.description}]({link})\n\n{drawing.caption} Number of runs: {runs}."
     return Made(markdown, _with_data(to_svg(drawing), table))

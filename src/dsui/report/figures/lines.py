@@ -60,6 +60,15 @@ PAIRS = Question("pairs", ("ood", "open-set", "noise"), _pair, lambda f: f.backb
 """Figure 5: over pairs of in-domain and foreign set, noise and unknown classes among them."""
 ATTACKS = Question("fgsm", ("fgsm",), lambda f: float(f.foreign or 0), lambda f: f"{f.data}, {f.backbone}")
 """Figure 6: over the strength of FGSM."""
+QUESTIONS = {task: question for question in (MISCLASSIFICATION, PAIRS, ATTACKS) for task in question.tasks}
+
+
+def places(figures: Sequence[Figure]) -> list[str | float]:
+    """Where on the x-axis they stand, which are of one question; of pairs with one data set the other set says it."""
+    question = QUESTIONS[figures[0].task]
+    if question is PAIRS and len({figure.data for figure in figures}) == 1:
+        return [_other(figure) for figure in figures]
+    return [question.place(figure) for figure in figures]
 
 
 def panels(rows: Sequence[Row], question: Question) -> list[tuple[Drawing, Table]]:
@@ -79,18 +88,17 @@ def panels(rows: Sequence[Row], question: Question) -> list[tuple[Drawing, Table
             table = compare(rows, wanted, title=title) if wanted else None
             if table is not None and _places_with_figures(table) >= FEWEST_PLACES:
                 parts = [question.name, *([str(number + 1)] if number else []), metric, score.replace("_", "-")]
-                places = [_other(figure) if against else question.place(figure) for figure in wanted]
-                drawn.append((lines("-".join(parts), places, table, metric), table))
+                drawn.append((lines("-".join(parts), places(wanted), table, metric), table))
     return drawn
 
 
 @styled
-def lines(name: str, places: Sequence[str | float], table: Table, metric: str) -> Drawing:
-    """One line for each of the table's; `places` are those of its columns on the x-axis, names or numbers."""
+def lines(name: str, at: Sequence[str | float], table: Table, metric: str) -> Drawing:
+    """One line for each of the table's; `at` are the places of its columns on the x-axis, names or numbers."""
     figure, axes = panel()
     unit = METRICS[metric]
-    named = [place for place in places if isinstance(place, str)]
-    numbers: list[float] = list(range(len(places))) if named else [float(place) for place in places]
+    named = [place for place in at if isinstance(place, str)]
+    numbers: list[float] = list(range(len(at))) if named else [float(place) for place in at]
     own = [line for line in table.lines if not line.quoted]
     drawn = [(line, pen) for line, pen in zip(own, _pens(own), strict=True) if _has_figure(line)]
     for line, (color, dashes, marker) in drawn:
@@ -120,7 +128,7 @@ def lines(name: str, places: Sequence[str | float], table: Table, metric: str) -
         axes.set_ylim(top=min(axes.get_ylim()[1], PER_CENT))
     axes.set_ylabel(f"{unit.title} ({unit.unit}), {'higher' if unit.higher_is_better else 'lower'} is better")
     legend_below(figure, axes)
-    spoken = "; ".join(f"{line.label} {_spoken(line, places, unit.scale)}" for line, _ in drawn)
+    spoken = "; ".join(f"{line.label} {_spoken(line, at, unit.scale)}" for line, _ in drawn)
     return Drawing(name, figure, f"{table.title.removesuffix('.')}.", f"{spoken}.")
 
 
@@ -146,8 +154,8 @@ def _deviates(line: Line) -> bool:
     return any(cell.deviation is not None for cell in line.cells)
 
 
-def _spoken(line: Line, places: Sequence[str | float], scale: float) -> str:
-    shown = [(place, cell.mean) for place, cell in zip(places, line.cells, strict=True) if cell.mean is not None]
+def _spoken(line: Line, at: Sequence[str | float], scale: float) -> str:
+    shown = [(place, cell.mean) for place, cell in zip(at, line.cells, strict=True) if cell.mean is not None]
     return ", ".join(
         f"{scale * mean:.1f} at {place if isinstance(place, str) else f'{place:.3g}'}" for place, mean in shown
     )
