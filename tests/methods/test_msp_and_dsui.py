@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -102,6 +104,17 @@ def test_a_prediction_does_not_depend_on_its_neighbours_in_the_batch(method: str
     pixels = images("test", 0).images[:64]
     whole, half = predicted(trainer, pixels), predicted(trainer, pixels[:32])
     torch.testing.assert_close(whole.logits[:32], half.logits, rtol=1e-4, atol=1e-4)  # float32, other block sizes
+
+
+@pytest.mark.parametrize("method", names())
+def test_every_figure_of_every_epoch_is_a_number(method: str) -> None:
+    trainer = trainer_for(method, epochs=2, neck=True, dropout=0.2)  # the second is in a second phase for some
+    for epoch in range(2):
+        for _ in trainer.epoch_steps(epoch, 0):
+            pass
+        figures = trainer.step.meter.sums()
+        assert all(map(math.isfinite, figures.values())), figures
+        trainer.end_epoch(epoch)
 
 
 @pytest.mark.parametrize("method", names())
