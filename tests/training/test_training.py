@@ -325,6 +325,19 @@ def test_the_callers_random_numbers_go_on_as_if_nothing_had_been_trained(tmp_pat
     assert torch.equal(torch.rand(3), expected)
 
 
+def test_what_must_stay_uncompiled_is_settled_before_a_model_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def compiled(module: torch.nn.Module) -> torch.nn.Module:
+        order.append("compiled")
+        return module
+
+    monkeypatch.setattr("dsui.training.step.ready_to_compile", lambda: order.append("settled"))
+    monkeypatch.setattr(torch, "compile", compiled)
+    Trainer(config(epochs=1), load("digits", "train"), CPU, World(), "compiled")
+    assert order == ["settled", "compiled"]
+
+
 def test_steps_beyond_the_last_take_its_rate() -> None:
     """As those before the capture of a CUDA graph do when few steps are left."""
     trainer = Trainer(config(epochs=1), load("digits", "train"), CPU, World())
