@@ -45,9 +45,12 @@ def with_line(line: str) -> str:
         ("demo", 4 * 2 * 3, 4 * 2 * 3),
         ("cifar10-paper", 3 * 5 + 4 * 3, 2 * 5 + 4 * 3),
         ("cifar10-parts", 8 * 3, 8 * 3),
-        ("cifar10-selection", 55, 55),
+        ("cifar10-selection", 49, 49),
         ("cifar10-modern-selection", 21, 18),
         ("cifar10-modern", 12, 9),
+        ("small-net", 34, 33),
+        ("small-net-long", 11, 8),
+        ("small-net-modern", 15, 11),
     ],
 )
 def test_every_shipped_grid_has_the_cells_of_its_table(name: str, cells: int, runs: int) -> None:
