@@ -152,10 +152,11 @@ def test_detectors_are_scores_too(run: Path) -> None:
     assert {"knn", "max_logit"} < {row.score for row in rows_in(run)}
 
 
-def test_another_method_reads_the_weights(run: Path) -> None:
-    dsui("evaluate", run, *MISSED, "--as", "logitnorm", "--quiet")
-    assert {row.method for row in rows_in(run)} == {"logitnorm"}
-    assert "logit_norm" in {row.score for row in rows_in(run)}
+def test_another_method_reads_the_weights(tmp_path: Path) -> None:
+    own = digit_runs.own_copy(digit_runs.run("dsui"), tmp_path / "dsui")
+    dsui("evaluate", own, *MISSED, "--as", "dsui-density", "--quiet")
+    assert {row.method for row in rows_in(own)} == {"dsui-density"}
+    assert "density_max_probability" not in {row.score for row in rows_in(own)}  # it is Max.P. here
 
 
 def test_several_runs_are_evaluated_one_after_another(run: Path, shelf: Path, tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def test_a_sentence_for_every_mistake(run: Path, tmp_path: Path) -> None:
     assert "digits is the run's own data set" in fails(run, "--foreign", "digits")
     assert "no score 'entrpy'; did you mean entropy?" in fails(run, *MISSED, "--scores", "entrpy")
     assert "no method 'msp2'; did you mean msp?" in fails(run, "--as", "msp2")
-    assert "does not hold the weights of dsui" in fails(run, "--as", "dsui", *MISSED)
+    assert "dsui does not predict with the weights of msp" in fails(run, "--as", "dsui", *MISSED)
     assert "recipe 'demo' has none" in fails(run, "--as", "mc-dropout", *MISSED)
     assert "no part 'training'; there are test, held-out." in fails(run, "--on", "training")
     assert "held no images out" in fails(run, "--on", "held-out", *MISSED)

@@ -105,7 +105,7 @@ def test_mistakes_are_one_sentence_before_any_work(run: Path, tmp_path: Path, mo
     for package in ("jinja2", "matplotlib", "openTSNE"):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)
-            assert fails(run) == f"figures and reports need {package}; run pip install 'dsui[plots]'."
+            assert fails(run) == f"figures and reports need {package}; run pip install {package}."
     assert not (run / "outputs").exists()
     assert not Path("report.html").exists()
 

@@ -142,7 +142,7 @@ def test_a_risk_that_cannot_be_assured_is_told_with_what_it_takes() -> None:
     scores = torch.linspace(0, 1, 1000, dtype=torch.float64)
     needed = math.ceil(math.log(0.05) / math.log(0.98))
     assert at_risk(scores[:needed], NONE_WRONG[:needed], 0.02).coverage == 1
-    with pytest.raises(DsuiError, match=f"100 calibration images, 0 of them .* takes {needed} accepted ones"):
+    with pytest.raises(DsuiError, match=f"100 calibration images, 0 of them .* takes at least {needed} accepted ones"):
         at_risk(scores[:100], NONE_WRONG[:100], 0.02)
     with pytest.raises(DsuiError, match="cannot assure a risk of 1e-320"):
         at_risk(scores[:100], NONE_WRONG[:100], 1e-320)

@@ -58,14 +58,24 @@ def test_the_fingerprint_is_of_the_weights_and_of_nothing_else(tmp_path: Path) -
 
 
 def test_another_method_may_read_the_same_weights() -> None:
-    facts = run_facts(run(), "logitnorm")
-    assert (facts.config.method, facts.config.options) == ("logitnorm", {})
+    facts = run_facts(run("dsui"), "dsui-density")
+    assert (facts.config.method, facts.config.options) == ("dsui-density", {})
     load_model(facts, CPU)
 
 
-def test_a_method_that_takes_other_weights_is_refused() -> None:
+@pytest.mark.parametrize("other", ["logitnorm", "dsui"])  # whose weights have the same shapes, and others
+def test_a_method_that_trains_otherwise_is_refused(other: str) -> None:
+    sentence = (
+        rf"{other} does not predict with the weights of msp, .* --as may name msp or mc-dropout, and {other} needs"
+    )
+    with pytest.raises(RunError, match=sentence):
+        run_facts(run(), other)
+
+
+def test_weights_of_another_method_are_refused() -> None:
+    facts = run_facts(run())
     with pytest.raises(RunError, match=r"does not hold the weights of dsui on small; choose another run"):
-        load_model(run_facts(run(), "dsui"), CPU)
+        load_model(replace(facts, config=replace(facts.config, method="dsui")), CPU)
     with pytest.raises(DsuiError, match="did you mean 'mc-dropout'"):
         run_facts(run(), "mcdropout")
 

@@ -167,7 +167,7 @@ def test_the_slurm_script_is_bash_and_runs_each_unfinished_job_once_from_where_i
 def test_ray_is_asked_for_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(DsuiError, match="needs the package ray; install it, or choose --engine local or slurm"):
-        with_ray(jobs(tmp_path), ["echo"], lambda *_: None)
+        with_ray(jobs(tmp_path), ["echo"], tmp_path / "logs", lambda *_: None)
 
 
 def stand_in_for_ray(monkeypatch: pytest.MonkeyPatch, gpus: int = 0, lost: str = "") -> dict[str, Any]:
@@ -176,15 +176,15 @@ def stand_in_for_ray(monkeypatch: pytest.MonkeyPatch, gpus: int = 0, lost: str =
 
     def remote(**options: Any) -> Any:
         asked.update(options)
-        return lambda function: SimpleNamespace(remote=lambda words, folder: (function, tuple(words), folder))
+        return lambda function: SimpleNamespace(remote=lambda words, *places: (function, tuple(words), places))
 
-    def get(reference: tuple[Any, tuple[str, ...], str]) -> Any:
-        function, arguments, folder = reference
+    def get(reference: tuple[Any, tuple[str, ...], tuple[str, ...]]) -> Any:
+        function, arguments, places = reference
         if lost and lost in arguments[-1]:
             raise RuntimeError("The worker died unexpectedly\nand many more lines")
         with monkeypatch.context() as elsewhere:
             elsewhere.chdir("/")  # where Ray starts its workers is Ray's affair
-            return function(list(arguments), folder)
+            return function(list(arguments), *places)
 
     fake = SimpleNamespace(
         init=lambda **_: None,
@@ -204,6 +204,7 @@ def test_a_job_that_ray_loses_is_told_and_the_others_go_on(tmp_path: Path, monke
     with_ray(
         work,
         command(tmp_path / "notes"),
+        tmp_path / "logs",
         lambda job, _seconds, status: ended.append((job, status)),
         begins=begun.append,
     )
@@ -216,7 +217,12 @@ def test_a_job_that_ray_loses_is_told_and_the_others_go_on(tmp_path: Path, monke
 def test_ray_gets_every_job_and_one_gpu_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
     asked = stand_in_for_ray(monkeypatch, gpus)
     work, ended = jobs(tmp_path), []
-    with_ray(work, command(tmp_path / "notes", status=3), lambda job, _seconds, status: ended.append((job, status)))
+    with_ray(
+        work,
+        command(tmp_path / "notes", status=3),
+        tmp_path / "logs",
+        lambda job, _seconds, status: ended.append((job, status)),
+    )
     assert ended == [(job, 3) for job in work]
     assert asked == {"num_gpus": 1 if gpus else 0}
     assert len(notes(tmp_path / "notes", work)) == len(work)
@@ -228,5 +234,16 @@ def test_relative_paths_begin_where_the_study_was_asked_for_also_on_ray(
     stand_in_for_ray(monkeypatch)
     monkeypatch.chdir(tmp_path)
     work = jobs(tmp_path, seeds=1)
-    with_ray(work, command(Path("notes")), lambda *_: None)
+    with_ray(work, command(Path("notes")), Path("logs"), lambda *_: None)
     assert len(notes(tmp_path / "notes", work)) == len(work)
+
+
+def test_what_a_job_prints_is_in_its_log_also_on_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in_for_ray(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    work = jobs(tmp_path)
+    speaking = "import sys; print('out', sys.argv[-1]); print('error', file=sys.stderr)"
+    with_ray(work, [sys.executable, "-c", speaking], Path("logs"), lambda *_: None)
+    for job in work:
+        printed = (tmp_path / "logs" / f"{job[0].run}.log").read_text(encoding="utf-8")
+        assert set(printed.splitlines()) == {"error", f"out {','.join(cell.key for cell in job)}"}

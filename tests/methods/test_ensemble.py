@@ -67,7 +67,7 @@ def apart(run: Trained) -> list[Trained]:
     ]
 
 
-@pytest.mark.parametrize("member", ["msp", "dsui"])
+@pytest.mark.parametrize("member", ["msp", "dsui", "g-openmax"])  # the last has turns with a momentum of their own
 def test_an_ensemble_of_one_is_its_member_to_the_last_bit(member: str) -> None:
     alone, together = whole(member), whole("ensemble", member=member, members=1)
     for trainer in (alone, together):

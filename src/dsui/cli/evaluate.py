@@ -74,7 +74,7 @@ def evaluate(
         typer.Option(
             "--as",
             metavar="METHOD",
-            help="Predict with another method that takes the same weights: mc-dropout.",
+            help="Predict with another method that trains as the run's: mc-dropout for msp, dsui-density for dsui.",
             autocompletion=completion(names.methods),
         ),
     ] = None,

@@ -142,11 +142,10 @@ def _delegate(jobs: Sequence[Job], command: Sequence[str], engine: str, workers:
     from dsui.cli.study_screen import LOGS
     from dsui.experiments.engines import several_processes, with_ray
 
+    logs, begins = screen.study.out / LOGS, screen.study.forget
     if engine == "ray":
-        with_ray(jobs, command, screen.ended, begins=screen.study.forget)
-    elif not several_processes(
-        jobs, command, workers, screen.study.out / LOGS, screen.ended, begins=screen.study.forget
-    ):
+        with_ray(jobs, command, logs, screen.ended, begins=begins)
+    elif not several_processes(jobs, command, workers, logs, screen.ended, begins=begins):
         raise KeyboardInterrupt
 
 

@@ -73,8 +73,8 @@ def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
     needed = math.ceil(min(math.log(1 - CONFIDENCE) / math.log1p(-risk), sys.maxsize))
     raise DsuiError(
         f"{count} calibration images, {int(wrong[-1])} of them predicted wrongly, cannot assure a risk of {risk}: that "
-        f"takes {needed} accepted ones without an error, or more with errors; allow a larger risk, or train with more "
-        "images or a larger --calibration."
+        f"takes at least {needed} accepted ones without an error, more with errors; allow a larger risk, or train with "
+        "more images or a larger --calibration."
     )
 
 

@@ -11,7 +11,7 @@ import torch
 
 from dsui.data.augment import Transform
 from dsui.methods.method import Method
-from dsui.methods.registry import build, find
+from dsui.methods.registry import build, find, predictors
 from dsui.training.checkpoint import RunError
 from dsui.training.config import RunConfig
 from dsui.training.images import IMAGES
@@ -67,6 +67,11 @@ def run_facts(run: Path, method: str | None = None) -> RunFacts:
         raise RunError(f"{path} was not written by `dsui train` of this version; train the run anew.") from error
     if method is not None and method != config.method:
         find(method)
+        if method not in (able := predictors(config.method)):
+            raise RunError(
+                f"{method} does not predict with the weights of {config.method}, which {run} holds; --as may name "
+                f"{' or '.join(able)}, and {method} needs a run of its own."
+            )
         config = replace(config, method=method, options={})
     return RunFacts(run, config, classes, metadata.get(IMAGES))
 

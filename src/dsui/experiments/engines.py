@@ -58,7 +58,7 @@ def several_processes(
                 while waiting and free:
                     job, slot = waiting.pop(0), free.pop(0)
                     begins(job)
-                    with (logs / f"{job[0].run}.log").open("ab") as log:
+                    with _log(logs, job).open("ab") as log:
                         running.append(
                             _Running(job, _start(_arguments(command, job), slot, count, log), slot, time.monotonic())
                         )
@@ -107,12 +107,14 @@ def slurm_script(name: str, jobs: Sequence[Job], command: Sequence[str], logs: P
 def with_ray(
     jobs: Sequence[Job],
     command: Sequence[str],
+    logs: Path,
     ended: Callable[[Job, float, int | str], None],
     begins: Callable[[Job], None] = lambda _job: None,
 ) -> None:
     """Run the jobs on a Ray cluster whose machines share the folder of the study, each on one GPU if there are any.
 
-    Of a job that Ray lost with its machine or for want of memory, `ended` hears a sentence in place of the status.
+    What a job prints goes to LOGS/RUN.log. Of a job that Ray lost with its machine or for want of memory, `ended` hears
+    a sentence in place of the status.
     """
     try:
         ray: Any = import_module("ray")
@@ -124,7 +126,8 @@ def with_ray(
         begins(job)
     began = time.monotonic()
     here = str(Path.cwd())
-    running = {remote.remote(_arguments(command, job), here): job for job in jobs}
+    logs.mkdir(parents=True, exist_ok=True)
+    running = {remote.remote(_arguments(command, job), here, str(_log(logs.absolute(), job))): job for job in jobs}
     while running:
         (ready, *_), _ = ray.wait(list(running), num_returns=1)
         seconds, status = _answer(ray, ready, began)
@@ -148,10 +151,15 @@ def _arguments(command: Sequence[str], job: Job) -> list[str]:
     return [*command, "--cell", _keys(job)]
 
 
-def _call(arguments: list[str], folder: str) -> tuple[float, int]:
+def _log(logs: Path, job: Job) -> Path:
+    return logs / f"{job[0].run}.log"
+
+
+def _call(arguments: list[str], folder: str, log: str) -> tuple[float, int]:
     """Relative paths in the grid begin in `folder`, where the machine has it."""
     began, where = time.monotonic(), folder if Path(folder).is_dir() else None
-    status = subprocess.run(arguments, check=False, cwd=where).returncode  # noqa: S603
+    with Path(log).open("ab") as stream:
+        status = subprocess.run(arguments, check=False, cwd=where, stdout=stream, stderr=stream).returncode  # noqa: S603
     return time.monotonic() - began, status
 
 

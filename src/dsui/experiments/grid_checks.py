@@ -25,8 +25,8 @@ def check_name(kind: str, value: object, known: tuple[str, ...], begin: str) -> 
 
 def check_predictor(method: str, predictor: str, where: str) -> None:
     """Another method would print the figures of this one's network under its own name."""
-    if predictor != method and method not in methods.find(predictor).reads_weights_of:
-        able = [method, *(name for name in methods.names() if method in methods.find(name).reads_weights_of)]
+    methods.find(predictor)
+    if predictor not in (able := methods.predictors(method)):
         raise GridError(
             f"{where}: {predictor} does not predict with the weights of {method}; `as` may name {' or '.join(able)}, "
             f"and {predictor} needs an entry of its own."

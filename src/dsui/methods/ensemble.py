@@ -10,6 +10,7 @@ one of their own, its mean is added, which by the chain rule gives that of membe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain, tee
 from typing import Any, cast
 
@@ -116,7 +117,7 @@ class Ensemble(Method):
 
     def turns(self) -> Sequence[Turn]:
         return [
-            Turn(tuple(chain(*(turn.parameters for turn in same))), same[0].rate, same[0].phase)
+            replace(same[0], parameters=tuple(chain(*(turn.parameters for turn in same))))
             for same in zip(*(each.turns() for each in self._each), strict=True)
         ]
 

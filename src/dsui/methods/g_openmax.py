@@ -119,14 +119,17 @@ class GenerativeOpenMax(MaxSoftmax):
 
     def _mixtures(self, count: int, device: torch.device) -> Tensor:
         """Two classes each, shares that sum to 1. [count, C]"""
-        first, second = torch.randint(self.num_classes, (2, count), device=device)
+        first = torch.randint(self.num_classes, (count,), device=device)
+        second = (first + torch.randint(1, self.num_classes, (count,), device=device)) % self.num_classes
         share = torch.rand(count, 1, device=device)
         return share * F.one_hot(first, self.num_classes) + (1 - share) * F.one_hot(second, self.num_classes)
 
     def _drawn(self, codes: Tensor, size: Sequence[int]) -> Tensor:
-        """Pixels of that size, since at another D would tell images by their grain. [B, C] -> [B, channels, H, W]"""
+        """Pixels of that size, since at another D would tell images by their grain; in float32, also where autocast
+        lowers the classifier. [B, C] -> [B, channels, H, W]"""
         noise = torch.randn(len(codes), NOISE, device=codes.device)
-        return resized(self.generator(torch.cat([noise, codes], 1)), *size)
+        with torch.autocast(codes.device.type, enabled=False):
+            return resized(self.generator(torch.cat([noise, codes], 1)), *size)
 
 
 class Discriminator(nn.Module):

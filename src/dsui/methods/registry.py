@@ -54,6 +54,11 @@ def find(name: str) -> type[Method]:
     return METHODS[name]
 
 
+def predictors(trained: str) -> list[str]:
+    """The methods that predict with the weights of one: itself, and those that train as it does."""
+    return [trained, *(name for name, each in METHODS.items() if trained in each.reads_weights_of)]
+
+
 def option_kinds(name: str) -> dict[str, Any]:
     """What a method can be told beyond the recipe, with its types."""
     kinds = get_type_hints(find(name).__init__)

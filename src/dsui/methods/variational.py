@@ -36,7 +36,8 @@ LOWEST = -20.0
 class VariationalLinear(nn.Linear):
     """[B, in] -> [B, out]: random in training mode, the mean weights in evaluation mode.
 
-    The means are the parameters of `start` and keep its names, so that they load from a plain network.
+    The means are the parameters of `start` and keep its names, so that they load from a plain network. In float32, also
+    where autocast lowers the layers before it: bfloat16 would round deviations away that are small beside their means.
     """
 
     def __init__(self, start: nn.Linear, prior: Prior) -> None:
@@ -48,6 +49,10 @@ class VariationalLinear(nn.Linear):
         self._drawn: tuple[Tensor, ...] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            return self._linear(x.float())
+
+    def _linear(self, x: Tensor) -> Tensor:
         if not self.training:
             return F.linear(x, self.weight, self.bias)
         if self.prior == "mixture":
@@ -55,8 +60,8 @@ class VariationalLinear(nn.Linear):
             return F.linear(x, *self._drawn)
         (weight, weight_std), (bias, bias_std) = self.posteriors()
         mean = F.linear(x, weight, bias)
-        variance = F.linear(x.float().square(), weight_std.square(), bias_std.square()).float()
-        return mean + variance.sqrt() * torch.randn_like(variance)  # in float32 even where autocast lowers the products
+        variance = F.linear(x.square(), weight_std.square(), bias_std.square())
+        return mean + variance.sqrt() * torch.randn_like(variance)
 
     def posteriors(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """Mean and deviation of the weights, then of the biases."""

@@ -10,4 +10,4 @@ from dsui.errors import DsuiError
 def require(*packages: str) -> None:
     """Raise unless all of these can be imported."""
     if missing := [name for name in packages if find_spec(name) is None]:
-        raise DsuiError(f"figures and reports need {' and '.join(missing)}; run pip install 'dsui[plots]'.")
+        raise DsuiError(f"figures and reports need {' and '.join(missing)}; run pip install {' '.join(missing)}.")
