@@ -262,6 +262,19 @@ def test_rows_of_weights_that_are_gone_and_of_held_out_images_are_left_out_and_t
     assert "50.00" not in result.stdout
 
 
+def test_rows_of_before_weights_were_noted_give_way_to_later_ones_of_the_run(tmp_path: Path) -> None:
+    path = digit_runs.own_copy(digit_runs.run(), tmp_path / "run")
+    now = short_fingerprint(run_facts(path).fingerprint())
+    old, new = (
+        [replace(row, run="run", weights=weights) for row in rows_of("msp", 0, auroc)]
+        for weights, auroc in ((None, 0.6), (now, 0.8))
+    )
+    append(path / "results.jsonl", [*old, *new])
+    shown = dsui(path, "--task", "ood", "--reference", "msp", "--metric", "auroc").stdout
+    assert "80.00" in shown
+    assert "One run each" in shown
+
+
 def test_calibration_has_its_columns(runs: list[Path]) -> None:
     assert "NLL" in dsui(*runs, "--metric", "nll").stdout
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+
+import pytest
 
 from dsui import __main__
 
@@ -27,6 +30,28 @@ main()
 def test_ctrl_c_while_loading_is_one_sentence_and_status_130() -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "dsui: stopped.\n")
+
+
+TERMINATED = """
+import os, signal, sys, tempfile, time
+import dsui.cli
+
+def work():
+    with tempfile.TemporaryDirectory(dir=sys.argv[1]):
+        os.kill(os.getpid(), int(sys.argv[2]))
+        time.sleep(30)
+
+dsui.cli.app = work
+dsui.cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_leaves_no_temporary_files(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-c", TERMINATED, str(tmp_path), str(int(number))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "dsui: stopped.\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_and_the_module_start_alike() -> None:

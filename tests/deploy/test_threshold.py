@@ -138,6 +138,18 @@ def test_images_that_tie_with_the_last_are_accepted_too_and_counted() -> None:
     assert at_coverage(scores, NONE_WRONG[:100], 0.5) == (1.0, 1.0, 0.0, 100)
 
 
+@pytest.mark.parametrize("begin", [800, 900])
+def test_errors_among_images_that_tie_count_whichever_come_first(begin: int) -> None:
+    scores = torch.cat([torch.linspace(0, 1, 800, dtype=torch.float64), torch.ones(200, dtype=torch.float64)])
+    errors = torch.zeros(1000, dtype=torch.bool)
+    errors[begin : begin + 100] = True
+    chosen = at_risk(scores, errors, 0.05)
+    assert chosen.coverage == pytest.approx(0.75)  # 799 images lie below the tie, of which 5 % steps keep 750
+    assert chosen.risk == 0
+    with pytest.raises(DsuiError, match="cannot assure a risk"):
+        at_risk(torch.zeros(200, dtype=torch.float64), torch.arange(200) < 100, 0.05)
+
+
 def test_a_risk_that_cannot_be_assured_is_told_with_what_it_takes() -> None:
     scores = torch.linspace(0, 1, 1000, dtype=torch.float64)
     needed = math.ceil(math.log(0.05) / math.log(0.98))

@@ -63,6 +63,18 @@ def test_another_method_may_read_the_same_weights() -> None:
     load_model(facts, CPU)
 
 
+def test_what_was_told_the_method_that_was_trained_stays_known(tmp_path: Path) -> None:
+    config = json.loads(read_metadata(run("dsui") / WEIGHTS)["config"])
+    copy = own_copy(run("dsui"), tmp_path / "copy")
+    weights, metadata = load_weights(copy / WEIGHTS)
+    told = {**metadata, "config": json.dumps({**config, "options": {"kappa": 16.0}})}
+    save_weights(copy / WEIGHTS, weights, told)
+    facts = run_facts(copy, "dsui-density")
+    assert facts.config.options == {"kappa": 16.0}
+    assert facts.training == run_facts(copy).training
+    assert "kappa=16" in facts.training
+
+
 @pytest.mark.parametrize("other", ["logitnorm", "dsui"])  # whose weights have the same shapes, and others
 def test_a_method_that_trains_otherwise_is_refused(other: str) -> None:
     sentence = (

@@ -309,7 +309,7 @@ def test_passes_of_a_sampling_method_give_mutual_information_and_lack_a_last_lay
 
 
 def test_what_only_a_method_knows_is_a_row() -> None:
-    rows = by_score(rows_of("misclassification", evaluation(run(), method="logitnorm")))
+    rows = by_score(rows_of("misclassification", evaluation(run("logitnorm"))))
     assert rows.keys() == PLAIN | {"logit_norm", "normalized"}
 
 

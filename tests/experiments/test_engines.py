@@ -58,7 +58,7 @@ def test_jobs_run_several_at_a_time_and_share_the_gpus(tmp_path: Path, monkeypat
     assert finished
     assert sorted(ended, key=lambda pair: work.index(pair[0])) == [(job, 0) for job in work]
     spans = [(float(began), float(end)) for began, end, *_ in notes(out, work)]
-    together = [sum(began < end and start < stop for began, stop in spans) for start, end in spans]
+    together = [sum(began <= start < stop for began, stop in spans) for start, _ in spans]
     assert max(together) == 2
     assert {gpu for _, _, gpu, _ in notes(out, work)} == {"3", "5"}
     assert {threads for *_, threads in notes(out, work)} == {str(max(1, (os.cpu_count() or 1) // 2))}
@@ -162,6 +162,14 @@ def test_the_slurm_script_is_bash_and_runs_each_unfinished_job_once_from_where_i
         assert printed == f"{spaced} --cell {','.join(cell.key for cell in job)}\n"
         assert all(cell.name in text for cell in job)
     assert "--gpus" not in slurm_script("tiny", work, ["echo"], spaced, gpu=False)
+
+
+def test_a_label_of_several_lines_stays_in_the_comment_of_a_script(tmp_path: Path) -> None:
+    text = TINY.replace("{method: dsui}", '{method: dsui, label: "two\\nlines"}')
+    study = tiny_study(tmp_path, text)
+    script = slurm_script("tiny", study.jobs(study.grid.cells), ["echo"], tmp_path, gpu=False)
+    assert "two lines" in script
+    assert "\nlines" not in script
 
 
 def test_ray_is_asked_for_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

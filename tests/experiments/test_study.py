@@ -169,6 +169,12 @@ def test_a_failing_run_is_written_down_and_the_others_finish(tmp_path: Path) -> 
     assert len(study.jobs(study.grid.cells)) == 1  # to be tried again
 
 
+def test_a_cell_that_another_process_has_done_meanwhile_does_not_fail(finished: Study) -> None:
+    cell = finished.grid.cells[0]
+    finished.fail(cell, "its machine was slower")
+    assert finished.state(cell) == State("done")
+
+
 def test_an_error_that_nobody_foresaw_fails_its_cell_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def train(cell: Cell, *_: Any) -> None:
         if cell.config.method == "msp":

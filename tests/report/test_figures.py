@@ -247,6 +247,8 @@ def test_pairs_stand_in_order_and_attacks_by_their_strength() -> None:
     assert [label.get_text() for label in axes_of(first).get_xticklabels()] == ["0.01", "0.03", "0.1", "0.3", "1"]
     (strong, _), *_ = panels([row for row in attacked if row.foreign != 2 / 255], ATTACKS)
     assert axes_of(strong).get_xscale() == "linear"
+    (none, _), *_ = panels([*attacked, *rows("fgsm", 0.0)], ATTACKS)
+    assert axes_of(none).get_xscale() == "linear", "no attack at all has no place on a logarithmic axis"
 
 
 def test_of_attacks_it_is_drawn_how_many_images_are_still_right() -> None:
@@ -344,6 +346,13 @@ def test_t_sne_is_deterministic_and_keeps_neighbours() -> None:
 
 def test_few_images_can_be_placed_too() -> None:
     assert np.isfinite(placed(torch.randn(5, 4, generator=torch.Generator().manual_seed(0)))).all()
+
+
+def test_images_that_are_all_alike_to_the_model_are_placed_and_drawn() -> None:
+    places = placed(torch.ones(9, 4))
+    drawing = embedding("e", places, torch.arange(9) % 3, ("a\x07b", "\udcff", "c"))
+    assert "a\ufffdb" in to_svg(drawing)
+    to_inline(drawing)
 
 
 def test_every_image_is_one_dot_of_its_class_and_foreign_ones_are_crosses() -> None:
@@ -556,7 +565,7 @@ def test_a_legend_stays_inside_its_figure() -> None:
 @pytest.mark.parametrize(("package", "draw"), [("matplotlib", example), ("openTSNE", lambda: placed(torch.rand(9, 2)))])
 def test_a_missing_package_is_one_sentence(package: str, draw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(DsuiError, match=rf"^figures and reports need {package}; run pip install 'dsui\[plots\]'\.$"):
+    with pytest.raises(DsuiError, match=rf"^figures and reports need {package}; run pip install {package}\.$"):
         draw()
 
 

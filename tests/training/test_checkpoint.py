@@ -137,6 +137,21 @@ def test_two_that_write_one_file_are_not_in_each_others_way(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_pipe_is_written_to_and_a_link_followed_not_replaced(tmp_path: Path) -> None:
+    pipe, target, link = tmp_path / "pipe", tmp_path / "target", tmp_path / "link"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(pipe, lambda stream: stream.write(b"through"))
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    write_whole(link, lambda stream: stream.write(b"new"))
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
 def test_what_a_kill_left_of_a_checkpoint_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "state.pt.tmp").write_bytes(b"torn")
     saved(tmp_path / "state.pt")

@@ -288,6 +288,26 @@ def test_a_training_is_called_by_its_recipe_and_by_what_was_changed_in_it() -> N
     assert name({"components": 8}, "svhn") == "paper, outliers=svhn"
 
 
+def test_recipes_of_ones_own_are_told_apart_by_what_they_say(write: Write) -> None:
+    def name(text: str, **settings: object) -> str:
+        recipe = load_recipe(write(f"extends: demo\n{text}"), "digits", settings)
+        return training_name(RunConfig("digits", "small", "msp", 0, 8, 1, replace(recipe, name="mine")))
+
+    assert name("epochs: 3").startswith("mine ")
+    assert name("epochs: 3") == name("", epochs=3)
+    assert len({name("epochs: 3"), name("epochs: 4"), name("epochs: 3", peak_rate=1e-6)}) == 3
+
+
+def test_images_of_ones_own_of_another_shape_are_another_training() -> None:
+    def name(size: int, channels: int, data: str = "folder:mine") -> str:
+        recipe = load_recipe("paper", data)
+        return training_name(RunConfig(data, "small", "msp", 0, size, channels, recipe))
+
+    assert name(32, 3) == name(8, 1, "digits") == "paper"
+    assert name(64, 3) == "paper, size=64"
+    assert name(16, 1) == "paper, channels=1, size=16"
+
+
 def test_a_mistyped_extends_is_recognised(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("extnds: paper\n")
     with pytest.raises(RecipeError, match=r"unknown key 'extnds' in .*; did you mean 'extends'"):

@@ -6,6 +6,7 @@ completion do not wait for it.
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -64,8 +65,17 @@ def _options(
     del version
 
 
+def _clean_up_when_terminated() -> None:
+    """Have a signal to end, which would leave temporary files behind, do what Ctrl-C does."""
+    for name in ("SIGTERM", "SIGHUP"):  # Windows lacks the second
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
+
+
 def main() -> None:
     """Run a command: exit status 2 and a sentence for wrong usage, 1 for what else went wrong, 130 after Ctrl-C."""
+    _clean_up_when_terminated()
     try:
         app()
     except (DsuiError, ValueError) as mistake:

@@ -11,12 +11,13 @@ import typer
 
 def show(content: object) -> None:
     """One document; what is no number is null, a path its text."""
-    typer.echo(json.dumps(_plain(content), indent=2, default=str, allow_nan=False))
+    typer.echo(json.dumps(plain(content), indent=2, default=str, allow_nan=False))
 
 
-def _plain(content: object) -> object:
+def plain(content: object) -> object:
+    """With null for what is no number."""
     if isinstance(content, Mapping):
-        return {str(name): _plain(value) for name, value in content.items()}
+        return {str(name): plain(value) for name, value in content.items()}
     if isinstance(content, list | tuple):
-        return [_plain(value) for value in content]
+        return [plain(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli.choice import WrongUsage
+from dsui.cli.documents import plain
 from dsui.cli.options import Device, Json, Quiet, between_zero_and_one, given_path
 from dsui.errors import DsuiError, Stopped
 
@@ -118,7 +119,8 @@ class _Counts:
 
     def summary(self) -> str:
         decided = f": {self.accepted:,} accepted, {self.rejected:,} rejected" if self.accepted + self.rejected else ""
-        return f"{self.files - self.failed:,} images predicted{decided}."
+        predicted = self.files - self.failed
+        return f"{predicted:,} {'image' if predicted == 1 else 'images'} predicted{decided}."
 
 
 def _promise(chosen: Threshold) -> str:
@@ -176,4 +178,4 @@ def _csv(found: Iterable[Iterable[object]]) -> bytes:
 
 
 def _json(found: Iterable[Row]) -> bytes:
-    return "".join(f"{json.dumps(row._asdict())}\n" for row in found).encode()
+    return "".join(f"{json.dumps(plain(row._asdict()), allow_nan=False)}\n" for row in found).encode()

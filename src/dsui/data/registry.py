@@ -32,6 +32,8 @@ PUBLISHED: dict[str, Published] = {
     "fashion-mnist": FASHION_MNIST,
 }
 FOLDER = "folder:"
+FOLDER_SHAPE = (3, 32, 32)
+"""Of its images, unless told otherwise."""
 ARRAYS = "arrays"
 """What runs on arrays from Python call their data."""
 SPLITS = ("train", "test")

@@ -6,6 +6,7 @@ Arrays and tensors: uint8, or floats in [0, 1], which become round(255 x); [N, H
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,13 @@ def from_any(image: Any, channels: int, size: int) -> NDArray[np.uint8]:
 
 def from_file(path: Path, channels: int, size: int) -> NDArray[np.uint8]:
     """[channels, size, size], or an ImageError."""
-    if not path.exists():
-        raise ImageError("there is no such file")
-    if path.is_dir():
+    try:
+        found = path.stat()
+    except FileNotFoundError as error:
+        raise ImageError("there is no such file") from error
+    except OSError as error:
+        raise ImageError(f"it cannot be looked at ({error.strerror})") from error
+    if stat.S_ISDIR(found.st_mode):
         raise ImageError("it is a folder; name the files in it")
     return pixels(square(picture(path, channels), size))
 

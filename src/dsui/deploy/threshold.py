@@ -66,9 +66,11 @@ def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
     if not 0 < risk < 1:
         raise ValueError(f"risk must be a share of wrong predictions between 0 and 1, as in 0.02, got {risk}.")
     count = len(uncertainties)
-    wrong = errors[uncertainties.argsort()].cumsum(0)
+    ordered, order = uncertainties.sort()
+    wrong = errors[order].cumsum(0)
     for kept, allowed in reversed(allowed_errors(count, risk)):
-        if wrong[kept - 1] <= allowed:
+        accepted = int(torch.searchsorted(ordered, ordered[kept - 1], right=True))  # those that tie with the last too
+        if wrong[accepted - 1] <= allowed:
             return _keeping(kept, uncertainties, errors)
     needed = math.ceil(min(math.log(1 - CONFIDENCE) / math.log1p(-risk), sys.maxsize))
     raise DsuiError(

@@ -11,10 +11,11 @@ import torch
 
 from dsui.data.augment import Transform
 from dsui.methods.method import Method
-from dsui.methods.registry import build, find, predictors
+from dsui.methods.registry import build, find, option_kinds, predictors
 from dsui.training.checkpoint import RunError
 from dsui.training.config import RunConfig
 from dsui.training.images import IMAGES
+from dsui.training.recipe_file import training_name
 from dsui.training.run_folder import WEIGHTS
 from dsui.training.weights import load_weights, read_metadata
 
@@ -28,6 +29,8 @@ class RunFacts:
     classes: tuple[str, ...]
     images: str | None = None
     """The digest of the images it was trained on; older runs have none."""
+    training: str = ""
+    """How it was trained, whichever method predicts."""
 
     @property
     def name(self) -> str:
@@ -65,6 +68,7 @@ def run_facts(run: Path, method: str | None = None) -> RunFacts:
         classes = tuple(str(name) for name in json.loads(metadata["classes"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunError(f"{path} was not written by `dsui train` of this version; train the run anew.") from error
+    training = training_name(config)
     if method is not None and method != config.method:
         find(method)
         if method not in (able := predictors(config.method)):
@@ -72,8 +76,10 @@ def run_facts(run: Path, method: str | None = None) -> RunFacts:
                 f"{method} does not predict with the weights of {config.method}, which {run} holds; --as may name "
                 f"{' or '.join(able)}, and {method} needs a run of its own."
             )
-        config = replace(config, method=method, options={})
-    return RunFacts(run, config, classes, metadata.get(IMAGES))
+        known = option_kinds(method)
+        options = {name: value for name, value in config.options.items() if name in known}
+        config = replace(config, method=method, options=options)
+    return RunFacts(run, config, classes, metadata.get(IMAGES), training)
 
 
 def load_model(facts: RunFacts, device: torch.device) -> Model:

@@ -32,7 +32,6 @@ from dsui.evaluation.scores import Moments, Reference, all_scores, detector_scor
 from dsui.evaluation.sources import Sources
 from dsui.methods.registry import find
 from dsui.training.images import usual_share
-from dsui.training.recipe_file import training_name
 
 TASKS = ("misclassification", "ood", "open-set", "noise", "fgsm")
 EPSILONS = (2 / 255, 4 / 255, 8 / 255, *(step / 10 for step in range(1, 11)))
@@ -241,9 +240,10 @@ class Evaluation:
     def _recipe(self) -> str:
         """How the run was trained; on the test images also what share of the training images it did without, if that is
         not the usual one. Scored on that share itself, rows have a protocol of their own."""
-        config = self.cache.facts.config
+        facts = self.cache.facts
+        config = facts.config
         fewer = self.sources.part == "test" and config.held_out != usual_share(config.data)
-        return training_name(config) + (f", calibration={config.held_out:g}" if fewer else "")
+        return facts.training + (f", calibration={config.held_out:g}" if fewer else "")
 
     @cached_property
     def _commit(self) -> str | None:

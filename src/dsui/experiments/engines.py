@@ -82,7 +82,7 @@ def visible_gpus() -> list[str]:
 
 def slurm_script(name: str, jobs: Sequence[Job], command: Sequence[str], logs: Path, gpu: bool) -> str:
     """An array job with one task for each run that has unfinished cells; submitted again, it goes on."""
-    keys = [f"    {_keys(job)}  # {'; '.join(cell.name for cell in job)}" for job in jobs]
+    keys = [f"    {_keys(job)}  # {' '.join('; '.join(cell.name for cell in job).split())}" for job in jobs]
     return "\n".join(
         [
             "#!/bin/bash",

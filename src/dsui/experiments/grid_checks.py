@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
@@ -12,6 +13,9 @@ from dsui.evaluation.tasks import STREAMS
 from dsui.experiments.grid import Block, Cell
 from dsui.methods import registry as methods
 
+LARGEST_SEED = 2**32 - 1
+"""As of `dsui train --seed`."""
+
 
 class GridError(DsuiError):
     """A grid cannot be found, read or used; the sentence names the key and what is expected."""
@@ -21,6 +25,15 @@ def check_name(kind: str, value: object, known: tuple[str, ...], begin: str) -> 
     if value not in known:
         nearest = get_close_matches(str(value), known, n=1, cutoff=0)[0]
         raise GridError(f"{begin} {kind} {value!r}; did you mean {nearest!r}? There are {', '.join(known)}.")
+
+
+def check_numbers(epsilons: Iterable[float], seeds: Iterable[int], where: str) -> None:
+    for epsilon in epsilons:
+        if not 0 <= epsilon < math.inf:
+            raise GridError(f"{where}: {epsilon:g} is no strength of an attack; write numbers from 0 on, as in 0.1.")
+    for seed in seeds:
+        if not 0 <= seed <= LARGEST_SEED:
+            raise GridError(f"{where}: {seed} is no seed; write a whole number from 0 to {LARGEST_SEED}.")
 
 
 def check_predictor(method: str, predictor: str, where: str) -> None:

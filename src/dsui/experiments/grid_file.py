@@ -30,20 +30,26 @@ import yaml
 
 from dsui.backbones import registry as backbones
 from dsui.data.pseudo import PSEUDO
-from dsui.data.registry import FOLDER, or_folder, published
+from dsui.data.registry import FOLDER, FOLDER_SHAPE, or_folder, published
 from dsui.detectors import registry as detectors
 from dsui.evaluation import published as paper
 from dsui.evaluation.tasks import EPSILONS, TASKS
 from dsui.experiments.grid import Block, Cell, Grid
-from dsui.experiments.grid_checks import GridError, check_labels, check_name, check_predictor, check_table, unique
+from dsui.experiments.grid_checks import (
+    GridError,
+    check_labels,
+    check_name,
+    check_numbers,
+    check_predictor,
+    check_table,
+    unique,
+)
 from dsui.methods import registry as methods
 from dsui.report.columns import METRICS
 from dsui.training.config import RunConfig
 from dsui.training.recipe_file import changes, load_recipe, method_options
 
 FIGURES = ("curve", "distributions", "embedding")
-FOLDER_SHAPE = (3, 32, 32)
-"""Of folder:PATH, as `dsui train` reads it unless it is told otherwise."""
 NEEDED = object()
 DEFAULTS: dict[str, Any] = {
     "data": NEEDED,
@@ -143,6 +149,7 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
     tasks, epsilons = _tuple(values["tasks"], str, where), _tuple(values["epsilons"], float, where)
     for task in tasks:
         check_name("task", task, TASKS, f"{where}: there is no")
+    check_numbers(epsilons, _tuple(values["seeds"], int, where), where)
     fitted = _tuple(values["detectors"], str, where)
     for detector in fitted:
         check_name("detector", detector, detectors.names(), f"{where}: there is no")
@@ -229,7 +236,7 @@ def _label(label: object, values: Mapping[str, object], where: str) -> str:
         return str(values["method"])
     try:
         return str(label).format(**values)
-    except (KeyError, IndexError, ValueError) as error:
+    except (KeyError, IndexError, ValueError, AttributeError) as error:
         raise GridError(
             f"{where}: label {label!r} names {error}, which `set` does not have; it may name {', '.join(values)}."
         ) from error
@@ -239,6 +246,9 @@ def _settings(values: object, where: str) -> Iterator[dict[str, object]]:
     if not isinstance(values, dict):
         raise GridError(f"{where}: set is {values!r}; write it as in 'set: {{epochs: 3}}'.")
     keys = [str(key) for key in values]
+    for key, value in values.items():
+        if value == []:
+            raise GridError(f"{where}: {key} is an empty list; name at least one value, or leave it out.")
     for chosen in product(*(value if isinstance(value, list) else [value] for value in values.values())):
         yield dict(zip(keys, chosen, strict=True))
 
@@ -261,6 +271,9 @@ def _block(block: object, where: str) -> Block:
     values = _mapping(block, where, BLOCK)
     if missing := [key for key in BLOCK if key not in values]:
         raise GridError(f"{where}: there is no {' and no '.join(missing)}; write task, metrics and scores.")
+    for key in BLOCK:
+        if not _list(values[key]):
+            raise GridError(f"{where}: {key} is empty; name at least one.")
     task, metrics = str(values["task"]), _tuple(values["metrics"], str, where)
     check_name("task", task, ("accuracy", *TASKS), f"{where}: there is no")
     for metric in metrics:

@@ -122,7 +122,8 @@ class Study:
                 self.cell_path(cell).unlink(missing_ok=True)
 
     def fail(self, cell: Cell, sentence: str, trace: str = "") -> None:
-        self._write(cell, {"error": sentence, "traceback": trace})
+        if not self.done(cell):  # as another process may have left it meanwhile
+            self._write(cell, {"error": sentence, "traceback": trace})
 
     def collect(self) -> list[Row]:
         """All rows that there are, in the order of the grid; written to results.jsonl as well."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from dsui.data.registry import FOLDER, PUBLISHED
+from dsui.data.registry import FOLDER, PUBLISHED, folder_path
 from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.model import RunFacts
 from dsui.evaluation.sources import Sources
@@ -50,7 +50,7 @@ def sections(
     for number, (facts, name) in enumerate(zip(runs, shown[: len(runs)], strict=True), 1):
         sources = Sources(facts.config, facts.classes, "test", root, skip_bad)
         there = sources.foreign_names()
-        evaluated = [other for other in foreign_sets(facts.path) if other in there or other.startswith(FOLDER)]
+        evaluated = [other for other in foreign_sets(facts.path) if other in there or _is_folder(other)]
         others = foreign or evaluated or there
         with OutputCache(facts, device, keep) as cache:
             asked = Evaluation(cache, sources, (), _of(name, progress), warn)
@@ -66,6 +66,10 @@ def sections(
         head = [results_section(rows)]
     head.append(comparison_section(rows, _attack([*runs, *beside], root, skip_bad)))
     return [*head, *(run_section(each, alone, _steps(each, progress)) for each in found), making_section(everyone)]
+
+
+def _is_folder(foreign: str) -> bool:
+    return foreign.startswith(FOLDER) and folder_path(foreign).is_dir()
 
 
 def _names(runs: Sequence[RunFacts]) -> list[str]:

@@ -139,7 +139,8 @@ def _rows(run: str, asked: Evaluation, foreign: Sequence[str]) -> tuple[list[Row
     """Rows from the run's file, rows computed because they are not there, and remarks."""
     config = asked.cache.facts.config
     rows, problems = _read(asked.cache.facts.path)
-    rows = [row for row in rows if row.weights in (None, asked.cache.weights)]
+    present = asked.cache.weights
+    rows = [replace(row, weights=present) for row in rows if row.weights in (None, present)]
     there = {(row.task, row.foreign) for row in rows if row.method == config.method}
     wanted: list[tuple[str, str | None]] = [("misclassification", None), *(("ood", name) for name in foreign)]
     wanted += [("open-set", "unknown")] if config.known is not None else []

@@ -42,7 +42,15 @@ def unwritten(path: Path, error: OSError) -> RunError:
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], object], beside: Path | None = None) -> None:
-    """Let `write` fill a file `beside`, by default one of this call alone, then put it in the place of `path`."""
+    """Let `write` fill a file `beside`, by default one of this call alone, then put it in the place of `path`.
+
+    What a link leads to is replaced and not the link; a device or a pipe is written to.
+    """
+    path = path.resolve() if path.is_symlink() else path
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("wb") as stream:
+            write(stream)
+        return
     beside = beside or path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
         with beside.open("wb") as stream:

@@ -10,7 +10,9 @@ So `epochs: 3` alone makes a short run of any recipe.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from difflib import get_close_matches
@@ -21,7 +23,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
-from dsui.data.registry import FOLDER, published
+from dsui.data.registry import FOLDER, FOLDER_SHAPE, published
 from dsui.errors import DataError
 from dsui.methods.registry import option_kinds
 from dsui.training.config import RunConfig
@@ -60,8 +62,15 @@ def changed(recipe: Recipe, data: str, overrides: Mapping[str, object]) -> Recip
 
 
 def training_name(config: RunConfig) -> str:
-    """The recipe's name, and what was changed in it or told the method: "paper, components=1, neck=False"."""
-    return ", ".join(filter(None, (config.recipe.name, changes(config))))
+    """The recipe's name, and what was changed in it or told the method: "paper, components=1, neck=False".
+
+    What a file of the user's own says, and what was changed in that, is known by its hash: "mine 3f2a91".
+    """
+    name = config.recipe.name
+    if name not in names():
+        values = json.dumps({**asdict(config.recipe), "name": ""}, sort_keys=True)
+        name = f"{name} {hashlib.sha256(values.encode()).hexdigest()[:6]}"
+    return ", ".join(filter(None, (name, changes(config))))
 
 
 def changes(config: RunConfig) -> str:
@@ -73,10 +82,15 @@ def changes(config: RunConfig) -> str:
         usual = changed(usual, data, shortened)
     unlike = {key: value for key, value in asdict(recipe).items() if value != getattr(usual, key)}
     outliers = {"outliers": config.outliers} if config.outliers else {}
-    told = {**shortened, **unlike, **config.options, **outliers}
+    shape = {} if not data.startswith(FOLDER) else _unlike(FOLDER_SHAPE, channels=config.channels, size=config.size)
+    told = {**shortened, **unlike, **config.options, **outliers, **shape}
     return ", ".join(
         f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in sorted(told.items())
     )
+
+
+def _unlike(usual: Sequence[int], **values: int) -> dict[str, int]:
+    return {name: value for (name, value), other in zip(values.items(), usual, strict=False) if value != other}
 
 
 def method_options(name: str, overrides: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:

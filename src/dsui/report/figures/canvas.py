@@ -172,6 +172,7 @@ def named_ticks(figure: Figure, axes: Axes, places: Sequence[float], names: Sequ
 
 def short(text: str) -> str:
     """A class or a set as a figure has room for it."""
+    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
     text = f" {text}" if text.startswith("_") else text  # which matplotlib would leave out of a legend
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 

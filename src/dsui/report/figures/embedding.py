@@ -39,6 +39,8 @@ def placed(features: Tensor) -> Places:
     require("openTSNE")
     from openTSNE import TSNE
 
+    if bool((features == features[:1]).all()):
+        return np.zeros((len(features), 2))
     perplexity = min(PERPLEXITY, max(1.0, (len(features) - 1) / 3))
     settings = {"initialization": "pca", "neighbors": "exact", "negative_gradient_method": "bh"}
     tsne = TSNE(perplexity=perplexity, random_state=SEED, n_jobs=1, **settings)

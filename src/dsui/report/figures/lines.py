@@ -119,7 +119,7 @@ def lines(name: str, at: Sequence[str | float], table: Table, metric: str) -> Dr
         axes.grid(axis="x", visible=False)
     else:
         axes.set_xlabel("strength ε of the attack, in pixel units of 0 to 1")
-        if min(numbers) < WEAK:
+        if 0 < min(numbers) < WEAK:
             axes.set_xscale("log")
             ticks = [number for number in TICKS if min(numbers) <= number <= max(numbers)]
             axes.set_xticks(ticks, [f"{number:g}" for number in ticks])
