@@ -1,4 +1,5 @@
-"""Virtual-logit matching (Wang et al., CVPR 2022): what the class logits cannot see of a feature, as one more logit.
+"""Virtual-logit matching (Wang et al., CVPR 2022): the part of a feature along which training
+features hardly vary, as one more logit.
 
     o = -W^+ b,   R = the eigenvectors of sum_n (z_n - o)(z_n - o)^T beyond the D largest
     u = a |R^T (z - o)| - ln sum_c exp(y_c),   a = mean_n max_c y_nc / mean_n |R^T (z_n - o)|
