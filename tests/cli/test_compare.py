@@ -275,6 +275,13 @@ def test_rows_of_before_weights_were_noted_give_way_to_later_ones_of_the_run(tmp
     assert "One run each" in shown
 
 
+def test_rows_are_compared_also_where_the_weights_cannot_be_read_any_more(tmp_path: Path) -> None:
+    path = digit_runs.own_copy(digit_runs.run(), tmp_path / "run")
+    (path / "model.safetensors").write_bytes(b"torn")
+    append(path / "results.jsonl", [replace(row, run="run") for row in rows_of("msp", 0, 0.8)])
+    assert "80.00" in dsui(path, "--task", "ood", "--reference", "msp").stdout
+
+
 def test_calibration_has_its_columns(runs: list[Path]) -> None:
     assert "NLL" in dsui(*runs, "--metric", "nll").stdout
 

@@ -474,6 +474,18 @@ def test_images_of_a_folder_are_shown_with_their_files(digit_files: Path, tmp_pa
     assert {image.file for image in strange.images} == {None}
 
 
+def test_results_of_other_images_than_there_are_now_are_left_out_and_computed(shelf: Path, tmp_path: Path) -> None:
+    run = run_facts(Path(shutil.copytree(shelf / "msp", tmp_path / "msp")))
+    fewer = replace(gathered(run).rows[0], task="misclassification", score="entropy", n_positive=3, n_negative=17)
+    old = [replace(fewer, metrics={"auroc": 0.123}), replace(fewer, task="accuracy", n_positive=None, n_negative=None)]
+    append(run.path / "results.jsonl", [replace(row, weights=None) for row in old])
+    found = gathered(run)
+    assert found.rows_read == 0
+    assert found.remarks[0] == "msp: not in results.jsonl, so computed for this page: misclassification, photos, noise."
+    assert found.remarks[1] == "msp: results of other test images than there are now are left out."
+    assert 0.123 not in [row.metrics.get("auroc") for row in found.rows]
+
+
 @pytest.mark.usefixtures("no_figures_of_runs")
 def test_runs_of_one_name_are_told_apart(shelf: Path, tmp_path: Path) -> None:
     folders = [Path(shutil.copytree(shelf / "msp", tmp_path / name / "msp")) for name in ("a", "b")]

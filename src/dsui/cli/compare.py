@@ -147,12 +147,12 @@ def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
 def _of_present_weights(rows: list[Row], folder: Path) -> list[Row]:
     """Rows of a file in the folder of a run, without those of weights that it held before it was trained anew; rows of
     before weights were noted are of these, and give way to later ones."""
-    from dsui.evaluation.model import run_facts, short_fingerprint
+    from dsui.evaluation.model import fingerprint, short_fingerprint
     from dsui.training.run_folder import WEIGHTS
 
     if not (folder / WEIGHTS).exists():
         return rows
-    present = short_fingerprint(run_facts(folder).fingerprint())
+    present = short_fingerprint(fingerprint(folder))
     return [replace(row, weights=present) for row in rows if row.weights in {None, present}]
 
 

@@ -38,8 +38,13 @@ class RunFacts:
 
     def fingerprint(self) -> str:
         """Of the weights' bytes."""
-        with (self.path / WEIGHTS).open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return fingerprint(self.path)
+
+
+def fingerprint(run: Path) -> str:
+    """Of the bytes of a run's weights, readable or not."""
+    with (run / WEIGHTS).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def short_fingerprint(fingerprint: str) -> str:

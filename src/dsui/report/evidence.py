@@ -94,9 +94,10 @@ def gather(name: str, key: str, asked: Evaluation, foreign: Sequence[str], point
     else:
         shown = sources.foreign(others[0]) if others else sources.noise()
     title = shown.name if facts.config.known is None else UNKNOWN
-    read_rows, computed, remarks = _rows(name, asked, others)
+    own = _seen(asked, sources.own(), points)
+    read_rows, computed, remarks = _rows(name, asked, others, len(own.labels))
     log, torn = read_log(facts.path / LOG)
-    own, theirs = _seen(asked, sources.own(), points), replace(_seen(asked, shown, points), name=title)
+    theirs = replace(_seen(asked, shown, points), name=title)
     rows = [replace(row, run=name) for row in (*read_rows, *computed)]
     return Evidence(name, facts, rows, len(read_rows), [*remarks, *torn], key, own, theirs, log)
 
@@ -135,12 +136,17 @@ def _read(path: Path) -> tuple[list[Row], list[str]]:
     return [row for row in rows if row.of_test_images], problems
 
 
-def _rows(run: str, asked: Evaluation, foreign: Sequence[str]) -> tuple[list[Row], list[Row], list[str]]:
-    """Rows from the run's file, rows computed because they are not there, and remarks."""
+def _rows(run: str, asked: Evaluation, foreign: Sequence[str], images: int) -> tuple[list[Row], list[Row], list[str]]:
+    """Rows from the run's file that are about as many in-domain `images`, rows computed because they are not there, and
+    remarks."""
     config = asked.cache.facts.config
     rows, problems = _read(asked.cache.facts.path)
     present = asked.cache.weights
     rows = [replace(row, weights=present) for row in rows if row.weights in (None, present)]
+    outdated = {_question(row) for row in rows if _in_domain(row) not in (None, images)}
+    if outdated:
+        problems.insert(0, f"{run}: results of other test images than there are now are left out.")
+        rows = [row for row in rows if _question(row) not in outdated]
     there = {(row.task, row.foreign) for row in rows if row.method == config.method}
     wanted: list[tuple[str, str | None]] = [("misclassification", None), *(("ood", name) for name in foreign)]
     wanted += [("open-set", "unknown")] if config.known is not None else []
@@ -150,6 +156,18 @@ def _rows(run: str, asked: Evaluation, foreign: Sequence[str]) -> tuple[list[Row
     told = ", ".join(name if task == "ood" and name else task for task, name in missing)
     remarks = [f"{run}: not in {RESULTS}, so computed for this page: {told}."] if missing else []
     return rows, computed, [*remarks, *problems[:PROBLEMS]]
+
+
+def _question(row: Row) -> tuple[str, str, str | float | None]:
+    """Accuracy, whose rows tell no number of images, is asked with the errors."""
+    return row.method, "misclassification" if row.task == "accuracy" else row.task, row.foreign
+
+
+def _in_domain(row: Row) -> int | None:
+    """How many in-domain images it is about."""
+    if row.n_positive is None or row.n_negative is None:
+        return None
+    return row.n_negative + (row.n_positive if row.task == "misclassification" else 0)
 
 
 def _seen(asked: Evaluation, source: Source, points: int) -> SeenImages:
