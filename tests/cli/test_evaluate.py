@@ -159,6 +159,16 @@ def test_another_method_reads_the_weights(tmp_path: Path) -> None:
     assert "density_max_probability" not in {row.score for row in rows_in(own)}  # it is Max.P. here
 
 
+@pytest.mark.parametrize("absent", ["folder:nowhere", "svhn"])
+def test_foreign_images_that_are_not_there_are_told_before_the_model_looks_at_any(
+    run: Path, tmp_path: Path, absent: str
+) -> None:
+    assert (
+        " is missing below" in (told := fails(run, "--foreign", absent, "--root", tmp_path)) or "is not below" in told
+    )
+    assert not (run / "outputs").exists()
+
+
 def test_several_runs_are_evaluated_one_after_another(run: Path, shelf: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(shelf / "open", tmp_path / "open"))
     result = dsui("evaluate", run, other, *MISSED)

@@ -128,7 +128,7 @@ def evaluate(
         sources = Sources(
             facts.config, facts.classes, "test" if part == "test" else "held-out", root, skip_bad, facts.images
         )
-        named = _foreign(others, sources)
+        named = _foreign(others, sources, root)
         wanted = [task for task in chosen_tasks if tasks != "all" or _applies(task, facts, named)]
         with OutputCache(facts, place, keep=cache) as kept, Bars(console) as bar:
             asked = Evaluation(kept, sources, chosen_detectors, bar.show, bar.say)
@@ -165,10 +165,16 @@ def _shown(rows: list[Row], scores: str, asked: list[str]) -> list[Row]:
     return [row for row in rows if row.task == "accuracy" or row.score in wanted]
 
 
-def _foreign(chosen_sets: list[str] | None, sources: Sources) -> list[str]:
+def _foreign(chosen_sets: list[str] | None, sources: Sources, root: Path | None) -> list[str]:
+    """One that cannot be had is found before any work is done."""
+    from dsui.data.pseudo import PSEUDO
+    from dsui.data.registry import check_present
+
     found = list(sources.foreign_names()) if chosen_sets is None else chosen_sets
     for name in found:
-        sources.foreign(name)  # one that cannot be had is found before any work is done
+        sources.foreign(name)
+        if name not in PSEUDO:
+            check_present(name, root)
     return found
 
 

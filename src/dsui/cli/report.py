@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli import documents
-from dsui.cli.choice import FOLDER, data_set, listed
+from dsui.cli.choice import data_set, listed
 from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, given_path
-from dsui.errors import DataError, DsuiError
+from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
     from dsui.evaluation.model import RunFacts
@@ -75,14 +75,12 @@ def report(
 
 def _check(out: Path, foreign: list[str], root: Path | None) -> None:
     """Find wrong places before any work is done."""
-    from dsui.data.registry import default_root, published
+    from dsui.data.registry import check_present
 
     if not out.absolute().parent.is_dir() or out.is_dir():
         raise DsuiError(f"{out} cannot be written, for want of its folder or because it is one; choose another --out.")
-    place = root or default_root()
     for name in foreign:
-        if not name.startswith(FOLDER) and "test" not in published(name).present(place):
-            raise DataError(f"{name} is not below {place}; run `dsui data get {name}`, or name its folder with --root.")
+        check_present(name, root)
 
 
 def _title(runs: list[RunFacts]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from dsui.data.cifar import CIFAR10, CIFAR100
 from dsui.data.digits import DIGITS, DIGITS_256
-from dsui.data.folder import folder_set
+from dsui.data.folder import folder_set, missing_folder
 from dsui.data.idx import FASHION_MNIST, MNIST
 from dsui.data.photos import PHOTOS
 from dsui.data.svhn import SVHN
@@ -84,6 +84,15 @@ def folder_path(name: str) -> Path:
     if not (path := name.removeprefix(FOLDER)):
         raise DataError("folder: needs a path, as in folder:photos.")
     return Path(path).expanduser()
+
+
+def check_present(name: str, root: Path | None) -> None:
+    """Raise unless the test images of a data set, or the folder of folder:PATH, are there."""
+    if name.startswith(FOLDER):
+        if not (folder := folder_path(name)).is_dir():
+            raise missing_folder(folder, "foreign images may lie in any folder, at any depth")
+    elif "test" not in published(name).present(place := root or default_root()):
+        raise DataError(f"{name} is not below {place}; run `dsui data get {name}`, or name its folder with --root.")
 
 
 def default_root() -> Path:
