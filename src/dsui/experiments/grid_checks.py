@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from dsui.data.pseudo import PSEUDO
+from dsui.data.registry import FOLDER, FOLDER_SHAPE, or_folder, published
 from dsui.detectors import registry as detectors
 from dsui.errors import DsuiError
 from dsui.evaluation.scores import COMMON, detector_scores, mistyped
@@ -34,6 +36,41 @@ def check_numbers(epsilons: Iterable[float], seeds: Iterable[int], where: str) -
     for seed in seeds:
         if not 0 <= seed <= LARGEST_SEED:
             raise GridError(f"{where}: {seed} is no seed; write a whole number from 0 to {LARGEST_SEED}.")
+
+
+def check_held_out(share: float, where: str) -> None:
+    if not 0 <= share < 1:
+        raise GridError(
+            f"{where}: held_out is {share:g}; write a share of the training images below 1, as in 'held_out: 0.1', or "
+            "0 to hold out none."
+        )
+
+
+def check_images(
+    data: str, foreign: tuple[str, ...], tasks: tuple[str, ...], known: tuple[str, ...], figure: str | None, where: str
+) -> None:
+    for name in (data, *(name for name in foreign if name not in PSEUDO)):
+        shape(name)
+    if not data.startswith(FOLDER) and "train" not in published(data).splits:
+        raise GridError(f"{where}: {data} has no training images; choose another data set{or_folder(data)}.")
+    if data in foreign:
+        raise GridError(f"{where}: {data} is foreign to itself; take it out of `foreign`.")
+    if ("ood" in tasks or figure) and not foreign:
+        raise GridError(f"{where}: name the foreign sets for {data}, as in 'foreign: [svhn]'.")
+    if "open-set" in tasks and not known:
+        raise GridError(f"{where}: the open-set task needs known classes, as in 'known: neal-0'.")
+
+
+def check_outliers(method: str, outliers: str | None, where: str) -> None:
+    if outliers is not None:
+        shape(outliers)
+        if not methods.find(method).learns_from_outliers:
+            raise GridError(f"{where}: {method} does not learn from outliers; give it an entry without them.")
+
+
+def shape(data: str) -> tuple[int, int, int]:
+    """Channels, height and width of a data set's images, or a sentence where there is no such set."""
+    return FOLDER_SHAPE if data.startswith(FOLDER) else published(data).shape
 
 
 def check_predictor(method: str, predictor: str, where: str) -> None:

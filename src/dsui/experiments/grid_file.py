@@ -29,19 +29,22 @@ from typing import Any, TypeVar
 import yaml
 
 from dsui.backbones import registry as backbones
-from dsui.data.pseudo import PSEUDO
-from dsui.data.registry import FOLDER, FOLDER_SHAPE, or_folder, published
+from dsui.data.registry import FOLDER
 from dsui.detectors import registry as detectors
 from dsui.evaluation import published as paper
 from dsui.evaluation.tasks import EPSILONS, TASKS
 from dsui.experiments.grid import Block, Cell, Grid
 from dsui.experiments.grid_checks import (
     GridError,
+    check_held_out,
+    check_images,
     check_labels,
     check_name,
     check_numbers,
+    check_outliers,
     check_predictor,
     check_table,
+    shape,
     unique,
 )
 from dsui.methods import registry as methods
@@ -163,7 +166,7 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
             continue
         possible = True
         known, foreign = (_tuple(_of_data(values[key], data, where), str, where) for key in ("known", "foreign"))
-        _check_images(data, foreign, tasks, known, figure, where)
+        check_images(data, foreign, tasks, known, figure, where)
         foreign = foreign if "ood" in tasks or figure else ()
         for settings in _settings(values["set"], where):
             overrides, options = method_options(method, settings)
@@ -173,13 +176,9 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
                 known or (None,),
                 _tuple(values["held_out"], float, where),
             ):
-                _check_outliers(method, outliers, where)
-                if not 0 <= held_out < 1:
-                    raise GridError(
-                        f"{where}: held_out is {held_out:g}; write a share of the training images below 1, as in "
-                        "'held_out: 0.1', or 0 to hold out none."
-                    )
-                channels, size = _shape(data)[:2]
+                check_outliers(method, outliers, where)
+                check_held_out(held_out, where)
+                channels, size = shape(data)[:2]
                 sifts = skip_bad and any(name and name.startswith(FOLDER) for name in (data, outliers, *foreign))
                 config = RunConfig(
                     data, backbone, method, 0, size, channels, trained, options, outliers, split, held_out, sifts
@@ -209,28 +208,6 @@ def _buildable(method: str, backbone: str, where: str) -> bool:
     return able is None or backbone in able
 
 
-def _check_images(
-    data: str, foreign: tuple[str, ...], tasks: tuple[str, ...], known: tuple[str, ...], figure: str | None, where: str
-) -> None:
-    for name in (data, *(name for name in foreign if name not in PSEUDO)):
-        _shape(name)
-    if not data.startswith(FOLDER) and "train" not in published(data).splits:
-        raise GridError(f"{where}: {data} has no training images; choose another data set{or_folder(data)}.")
-    if data in foreign:
-        raise GridError(f"{where}: {data} is foreign to itself; take it out of `foreign`.")
-    if ("ood" in tasks or figure) and not foreign:
-        raise GridError(f"{where}: name the foreign sets for {data}, as in 'foreign: [svhn]'.")
-    if "open-set" in tasks and not known:
-        raise GridError(f"{where}: the open-set task needs known classes, as in 'known: neal-0'.")
-
-
-def _check_outliers(method: str, outliers: str | None, where: str) -> None:
-    if outliers is not None:
-        _shape(outliers)
-        if not methods.find(method).learns_from_outliers:
-            raise GridError(f"{where}: {method} does not learn from outliers; give it an entry without them.")
-
-
 def _label(label: object, values: Mapping[str, object], where: str) -> str:
     if label is None:
         return str(values["method"])
@@ -257,14 +234,10 @@ def _of_data(value: object, data: str, where: str) -> object:
     if not isinstance(value, dict):
         return value
     for name in value:
-        _shape(str(name))
+        shape(str(name))
     if data not in value:
         raise GridError(f"{where}: nothing is said for {data}; there is only {', '.join(map(str, value))}.")
     return value[data]
-
-
-def _shape(data: str) -> tuple[int, int, int]:
-    return FOLDER_SHAPE if data.startswith(FOLDER) else published(data).shape
 
 
 def _block(block: object, where: str) -> Block:

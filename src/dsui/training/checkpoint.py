@@ -48,8 +48,11 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object], beside: Path |
     """
     path = path.resolve() if path.is_symlink() else path
     if path.exists() and not path.is_file() and not path.is_dir():
-        with path.open("wb") as stream:
-            write(stream)
+        try:
+            with path.open("wb") as stream:
+                write(stream)
+        except OSError as error:
+            raise unwritten(path, error) from error
         return
     beside = beside or path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from difflib import get_close_matches
@@ -82,15 +82,13 @@ def changes(config: RunConfig) -> str:
         usual = changed(usual, data, shortened)
     unlike = {key: value for key, value in asdict(recipe).items() if value != getattr(usual, key)}
     outliers = {"outliers": config.outliers} if config.outliers else {}
-    shape = {} if not data.startswith(FOLDER) else _unlike(FOLDER_SHAPE, channels=config.channels, size=config.size)
-    told = {**shortened, **unlike, **config.options, **outliers, **shape}
+    told = {**shortened, **unlike, **config.options, **outliers}
+    if data.startswith(FOLDER):
+        shape = (("channels", config.channels, FOLDER_SHAPE[0]), ("size", config.size, FOLDER_SHAPE[1]))
+        told |= {key: value for key, value, unchanged in shape if value != unchanged}
     return ", ".join(
         f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in sorted(told.items())
     )
-
-
-def _unlike(usual: Sequence[int], **values: int) -> dict[str, int]:
-    return {name: value for (name, value), other in zip(values.items(), usual, strict=False) if value != other}
 
 
 def method_options(name: str, overrides: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
