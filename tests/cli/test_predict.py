@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import resource
 import subprocess
@@ -20,6 +21,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from dsui.cli import app, main
+from dsui.cli.predict import _json
 from dsui.data.registry import load
 from dsui.deploy.predictor import Predictor
 from dsui.deploy.rows import Row
@@ -228,6 +230,11 @@ def test_nothing_to_predict_is_told_and_leaves_no_file(dsui: Predict, place: Pla
     assert (answer.status, answer.out) == (1, "")
     assert answer.err == f"dsui: there is no image in {tmp_path / 'empty'}; name images or folders of them.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+def test_what_is_no_number_is_null_in_json() -> None:
+    text = _json([Row("a.png", "0", math.nan, math.inf, None, None, None)]).decode()
+    assert json.loads(text, parse_constant=pytest.fail)["probability"] is None
 
 
 def test_names_that_are_no_text_are_written_as_they_are(dsui: Predict, place: Place, tmp_path: Path) -> None:

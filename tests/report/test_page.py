@@ -487,6 +487,14 @@ def test_results_of_other_images_than_there_are_now_are_left_out_and_computed(sh
 
 
 @pytest.mark.usefixtures("no_figures_of_runs")
+def test_a_foreign_folder_that_is_gone_since_it_was_evaluated_is_done_without(shelf: Path, tmp_path: Path) -> None:
+    run = run_facts(Path(shutil.copytree(shelf / "msp", tmp_path / "msp")))
+    gone = [replace(ROW, task="ood", foreign=f"folder:{tmp_path / 'gone'}", weights=None)]
+    append(run.path / "results.jsonl", gone)
+    assert sections([run], CPU, root=tmp_path)
+
+
+@pytest.mark.usefixtures("no_figures_of_runs")
 def test_runs_of_one_name_are_told_apart(shelf: Path, tmp_path: Path) -> None:
     folders = [Path(shutil.copytree(shelf / "msp", tmp_path / name / "msp")) for name in ("a", "b")]
     weights, metadata = load_weights(folders[1] / WEIGHTS)
