@@ -42,6 +42,7 @@ def work():
         time.sleep(30)
 
 dsui.cli.app = work
+signal.signal(int(sys.argv[2]), signal.SIG_DFL)  # which nohup and scripts in the background change
 dsui.cli.main()
 """
 
