@@ -47,10 +47,10 @@ def with_line(line: str) -> str:
         ("cifar10-parts", 8 * 3, 8 * 3),
         ("cifar10-selection", 49, 49),
         ("cifar10-modern-selection", 23, 21),
-        ("cifar10-modern", 12, 9),
+        ("cifar10-modern", 15, 12),
         ("small-net", 34, 33),
         ("small-net-long", 11, 8),
-        ("small-net-modern", 18, 13),
+        ("small-net-modern", 24, 17),
     ],
 )
 def test_every_shipped_grid_has_the_cells_of_its_table(name: str, cells: int, runs: int) -> None:
