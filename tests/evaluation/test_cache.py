@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -21,7 +22,6 @@ import digit_runs
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from dsui.data.augment import Transform
@@ -394,14 +394,25 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(facts: RunFacts) -> None:
 def test_no_chunk_that_could_not_be_written_goes_unnoticed(
     facts: RunFacts, monkeypatch: pytest.MonkeyPatch, full_at: int
 ) -> None:
-    def until_full(tensors: Any, path: Path, metadata: Any) -> None:
+    write = Path.write_bytes
+
+    def until_full(path: Path, content: bytes) -> int:
         if f"-{full_at:05d}." in path.name:
             raise OSError(errno.ENOSPC, "No space left on device")
-        save_file(tensors, path, metadata)
+        return write(path, content)
 
-    monkeypatch.setattr(module, "save_file", until_full)
+    monkeypatch.setattr(Path, "write_bytes", until_full)
     with pytest.raises(DsuiError, match=rf"{full_at:05d}\.safetensors cannot be written \(No space left on device\)"):
         OutputCache(facts, CPU).get(source())
+
+
+def test_whoever_may_read_a_run_may_read_its_outputs(facts: RunFacts) -> None:
+    former = os.umask(0o027)
+    try:
+        stored = OutputCache(facts, CPU).get(source())
+    finally:
+        os.umask(former)
+    assert {path.stat().st_mode & 0o777 for path in stored.paths} == {0o640}
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_no_half_chunk(facts: RunFacts) -> None:

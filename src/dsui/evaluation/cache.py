@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from dsui.data.dataset import ImageSet
@@ -234,9 +234,10 @@ def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> 
     """Beside and renamed. Not forced to the disk, as a checkpoint is: what a power cut takes is computed again."""
     beside = path.with_name(f"{path.name}.part")
     try:
-        save_file({name: value.contiguous() for name, value in tensors.items()}, beside, metadata)
+        # not save_file, whose files nobody else may read
+        beside.write_bytes(save({name: value.contiguous() for name, value in tensors.items()}, metadata))
         beside.replace(path)
-    except (OSError, SafetensorError) as error:
+    except OSError as error:
         beside.unlink(missing_ok=True)
         raise _unwritten(path, error) from error
 
