@@ -48,6 +48,7 @@ def with_line(line: str) -> str:
         ("cifar10-selection", 49, 49),
         ("cifar10-modern-selection", 23, 21),
         ("cifar10-modern", 15, 12),
+        ("cifar10-attacks", 4, 4),
         ("small-net", 34, 33),
         ("small-net-long", 11, 8),
         ("small-net-modern", 24, 17),
