@@ -22,6 +22,7 @@ RESULTS = Path(__file__).parents[2] / "results"
         ("modern-selection", "cifar10-modern-selection"),
         ("small-net", "small-net"),
         ("small-net-attacks", "small-net"),
+        ("cifar10-attacks", "cifar10-attacks"),
         ("small-net-long", "small-net-long"),
         ("small-net-cifar100", "small-net-long"),
         ("small-net-modern", "small-net-modern"),
