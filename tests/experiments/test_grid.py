@@ -45,7 +45,7 @@ def with_line(line: str) -> str:
         ("demo", 4 * 2 * 3, 4 * 2 * 3),
         ("cifar10-paper", 3 * 5 + 4 * 3, 2 * 5 + 4 * 3),
         ("cifar10-parts", 8 * 3, 8 * 3),
-        ("cifar10-selection", 51, 51),
+        ("cifar10-selection", 50, 50),
         ("cifar10-modern-selection", 23, 21),
         ("cifar10-modern", 15, 12),
         ("cifar10-attacks", 4, 4),
