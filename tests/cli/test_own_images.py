@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from dsui.cli import app
+from dsui.cli.choice import WrongUsage
 from dsui.data.dataset import Subset
 from dsui.data.folder import folder_set
 from dsui.data.registry import load
@@ -154,3 +156,82 @@ def test_a_held_out_file_that_cannot_be_read_is_told_before_training(tmp_path: P
     assert f"{file} cannot be used" in str(result.exception)
     assert "epoch 1/2" not in result.stderr
     assert "epoch 1/2" in works(*train, "--skip-bad").stderr
+
+
+def split_by_hand(path: Path) -> Path:
+    """The same digits in train and test."""
+    whole = digits_in_files(path)
+    (path / "train").mkdir()
+    for folder in [entry for entry in whole.iterdir() if entry.name != "train"]:
+        folder.rename(path / "train" / folder.name)
+        (path / "test" / folder.name).mkdir(parents=True)
+        for file in sorted((path / "train" / folder.name).iterdir())[:20]:
+            file.rename(path / "test" / folder.name / file.name)
+    return path
+
+
+def test_a_run_among_the_images_would_be_a_class_and_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, split = digits_in_files(tmp_path / "whole"), split_by_hand(tmp_path / "split")
+    monkeypatch.chdir(tmp_path)
+    for data, out in (
+        (whole, whole / "runs" / "a"),
+        (whole, Path("whole/../whole/run")),
+        (split, split / "test" / "run"),
+    ):
+        result = dsui(*TRAIN, *SHAPE, "--data", f"folder:{data}", "--out", out)
+        assert isinstance(result.exception, WrongUsage)
+        assert f"--out {out} lies among the images of folder:{data}; choose a folder outside" in str(result.exception)
+        assert not out.exists()
+    works(*TRAIN, *SHAPE, "--data", f"folder:{split}", "--out", split / "runs")
+    works("evaluate", split / "runs", *MISSED, "--quiet")
+
+
+def test_a_class_that_only_test_images_have_is_told_before_training(tmp_path: Path) -> None:
+    data = split_by_hand(tmp_path / "mine")
+    (data / "test" / "digit 9").mkdir()
+    result = dsui(*TRAIN, *SHAPE, "--data", f"folder:{data}", "--out", tmp_path / "run")
+    assert "digit 9 has no counterpart in" in str(result.exception)
+    assert not (tmp_path / "run").exists()
+
+
+def test_training_images_alone_are_trained_on_and_what_is_left_to_evaluate_is_said(tmp_path: Path) -> None:
+    data, run = split_by_hand(tmp_path / "mine"), tmp_path / "run"
+    shutil.rmtree(data / "test")
+    train = [*TRAIN, *SHAPE, "--data", f"folder:{data}"]
+    trained = works(*train, "--out", run)
+    assert f"folder:{data} has no folder test, so `dsui evaluate` needs --on held-out." in trained.stderr
+    assert f"Next: dsui evaluate {run} --on held-out" in trained.stdout
+    works("evaluate", run, *MISSED, "--on", "held-out", "--quiet")
+    trained = works(*train, "--calibration", "0", "--out", tmp_path / "other")
+    assert "so there are no images to evaluate it with" in trained.stderr
+    assert f"Next: dsui predict {tmp_path / 'other'} IMAGES" in trained.stdout
+
+
+def test_few_steps_in_an_epoch_are_told_of(tmp_path: Path) -> None:
+    data = digits_in_files(tmp_path / "mine")
+    note = "images make 2 steps of 40 an epoch; --set batch=10 makes more of them."
+    trained = works(*TRAIN, *SHAPE, "--data", f"folder:{data}", "--calibration", "0.3", "--out", tmp_path / "a")
+    assert note in trained.stderr
+    quick = [*TRAIN, *SHAPE, "--data", f"folder:{data}", "--set", "batch=8", "--out", tmp_path / "b"]
+    assert "an epoch; --set" not in works(*quick).stderr
+
+
+def test_images_that_are_not_where_they_were_are_told_of_with_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digits_in_files(tmp_path / "mine")
+    monkeypatch.chdir(tmp_path)
+    works(*TRAIN, *SHAPE, "--data", "folder:mine", "--out", tmp_path / "run")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    why = str(dsui("evaluate", tmp_path / "run", *MISSED).exception)
+    assert why.startswith(f"mine is missing below {tmp_path / 'elsewhere'}; it holds the images of this run")
+    assert "work where `dsui train` was called" in why
+
+
+def test_a_file_in_the_place_of_a_folder_is_called_none(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DsuiError, match="file is no folder; own images lie in"):
+        folder_set(tmp_path / "file", "train")

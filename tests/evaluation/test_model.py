@@ -92,6 +92,15 @@ def test_weights_of_another_method_are_refused() -> None:
         run_facts(run(), "mcdropout")
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused_before_anything_is_predicted(tmp_path: Path, value: float) -> None:
+    weights, facts = load_weights(run("dsui") / WEIGHTS)
+    weights["head.means"].view(-1)[0] = value
+    save_weights(tmp_path / WEIGHTS, weights, facts)
+    with pytest.raises(RunError, match=r"holds NaN or infinity in head\.means; copy the file again or train"):
+        load_model(run_facts(tmp_path), CPU)
+
+
 def changed(tmp_path: Path, **metadata: str | None) -> Path:
     """The run with other facts in its weights."""
     weights, facts = load_weights(run() / WEIGHTS)

@@ -83,7 +83,7 @@ def test_papers_tables_come_out_with_the_papers_marks(name: str, count: int) -> 
                 assert found.mark == printed
                 marks += 1
     assert marks == count
-    assert ("Not tested (no deviation): g-openmax †." in table.note) is (name == "table3")
+    assert ("Tested in some columns only (no deviation): g-openmax †." in table.note) is (name == "table3")
 
 
 def test_papers_emphasis_of_table_4_is_best_bold_and_second_underlined() -> None:
@@ -113,6 +113,12 @@ def test_too_few_runs_are_told_in_the_note_instead_of_marks() -> None:
     assert cell(mixed, "msp").mark == "\u2713"
     assert "over 1 to 3 runs" in mixed.note
     assert "Not tested (fewer than two runs): dpn." in mixed.note
+
+
+def test_lines_without_some_of_the_tests_are_told_from_lines_without_any() -> None:
+    other = [replace(row, foreign="cifar100") for row in (*THREE[:3], THREE[3])]
+    note = compare([*THREE, *other, *runs("dpn", [0.5])]).note
+    assert "Not tested (fewer than two runs): dpn. Tested in some columns only (fewer than two runs): msp." in note
 
 
 def test_methods_trained_in_several_ways_have_a_line_for_each_and_are_never_averaged() -> None:

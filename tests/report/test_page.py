@@ -661,6 +661,11 @@ def test_figures_are_written_beside_the_page(made: list[Section], tmp_path: Path
         write_page(tmp_path / "none" / "page.html", "")
 
 
+def test_a_class_whose_name_is_no_unicode_does_not_cost_the_page(tmp_path: Path) -> None:
+    write_page(tmp_path / "page.html", "<p>b\udcff</p>")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == "<p>b\\udcff</p>"
+
+
 def test_every_figure_of_a_page_has_a_file_name_of_its_own(made: list[Section]) -> None:
     found = [drawing.name for section in made for drawing in section.all_drawings()]
     assert len(found) == len(set(found))

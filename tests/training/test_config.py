@@ -60,6 +60,7 @@ def test_keys_of_a_later_version_are_passed_over() -> None:
         (lambda mapping: mapping.pop("epochs"), KeyError),
         (lambda mapping: mapping.pop("recipe"), KeyError),
         (lambda mapping: mapping.pop("seed"), TypeError),
+        (lambda mapping: mapping.update(size="x"), TypeError),
         (lambda mapping: mapping.update(epochs=-1), DsuiError),
     ],
 )

@@ -261,6 +261,21 @@ def test_a_batch_larger_than_the_data_is_named(tmp_path: Path) -> None:
         trained(tmp_path / "run", config(batch=4096))
 
 
+def test_a_run_that_did_not_begin_leaves_nothing_but_what_was_there(tmp_path: Path) -> None:
+    for place in (tmp_path / "new", tmp_path / "there"):
+        (tmp_path / "there").mkdir(exist_ok=True)
+        with pytest.raises(DsuiError, match="fewer than one batch"):
+            trained(place, config(batch=4096))
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+    run = config(epochs=1)
+    trained(tmp_path / "there", run)
+    weights = (tmp_path / "there" / "model.safetensors").read_bytes()
+    with pytest.raises(DsuiError, match="already holds a run"):
+        trained(tmp_path / "there", run)
+    assert (tmp_path / "there" / "model.safetensors").read_bytes() == weights
+    assert (tmp_path / "there" / "config.yaml").exists()
+
+
 def test_streamed_and_resident_images_train_the_same_weights(tmp_path: Path) -> None:
     images, run = load("digits", "train"), config(epochs=1)
     resident = fit(run, images, tmp_path / "a", CPU, World(), Silent())

@@ -57,7 +57,7 @@ def given_path(text: str) -> Path:
 def below_one(value: float | None) -> float | None:
     """A share of 0 or more, but not all."""
     if value is not None and not 0 <= value < 1:
-        meant = f"write {value / 100:g} for {value:g} %" if 1 < value <= 100 else "write one as 0.1"
+        meant = f"write {value / 100:g} for {value:g} %" if 1 < value <= 100 else "write one as 0.05 or 0.95"
         raise typer.BadParameter(f"{value:g} is no share of the images below 1; {meant}.")
     return value
 
@@ -65,5 +65,5 @@ def below_one(value: float | None) -> float | None:
 def between_zero_and_one(value: float | None) -> float | None:
     """A share that is neither nothing nor all."""
     if value == 0:
-        raise typer.BadParameter("0 is no share of the images between 0 and 1; write one as 0.95.")
+        raise typer.BadParameter("0 is no share of the images between 0 and 1; write one as 0.05 or 0.95.")
     return below_one(value)

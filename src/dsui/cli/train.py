@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli import documents, names
+from dsui.cli import before_training, documents, names
 from dsui.cli.choice import FOLDER, WrongUsage, data_set, known, typed
 from dsui.cli.names import completion
 from dsui.cli.options import MODES, Device, Json, Quiet, Root, SkipBad, Steps, below_one, given_path
@@ -17,9 +17,6 @@ from dsui.cli.options import MODES, Device, Json, Quiet, Root, SkipBad, Steps, b
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
     from dsui.training.config import RunConfig
-
-LARGE = ("resnet18", "vgg16")
-"""Backbones that take hours on a CPU."""
 
 
 def train(
@@ -119,6 +116,7 @@ def train(
     if not recipe.lower().endswith((".yaml", ".yml")):
         known("recipe", recipe, (*names.recipes(), "FILE.yaml"))
     data = _named(data, outliers, folder_options=side is not None or colours is not None or skip_bad)
+    before_training.check_apart(data, out)
     shape = (32 if side is None else side, 3 if colours is None else colours)
     assigned = dict(_assignment(setting) for setting in settings or [])
 
@@ -145,10 +143,7 @@ def train(
     resume = resume or _restarted(out / CONFIG)
     with joined(kind) as world:
         whole = _images(data, root, *shape, skip_bad)
-        if world.leader and not quiet:
-            _tell_of_files(whole)
-            if kind == "cpu" and backbone in LARGE:
-                typer.echo(f"{backbone} takes long without a GPU; begin with --backbone small --recipe demo.", err=True)
+        has_test = before_training.has_test(data)
         foreign = None if outliers is None else _images(outliers, root, *shape, skip_bad)
         channels, size = whole.shape[:2]
         share = calibration if calibration is not None else usual_share(data)
@@ -156,6 +151,8 @@ def train(
             data, backbone, method, seed, size, channels, chosen, options, outliers, known_classes, share, skip_bad
         )
         images = training_images(config, whole)
+        if world.leader and not quiet:
+            before_training.tell(config, whole, images, has_test, kind)
         held_out = None if share == 0 else held_out_images(config, whole)
         place = torch.device(kind, world.local_rank) if kind == "cuda" else torch.device("cpu")
         with TrainingScreen(quiet or not world.leader, chosen.epochs) as screen:
@@ -176,9 +173,15 @@ def train(
         if world.leader and as_json:
             documents.show(_trained(config, out))
         elif world.leader and not quiet:
-            held = _held_out(out)
-            right = f"{held['accuracy']:.1%} of {held['images']:,} held-out images are right; " if held else ""
-            typer.echo(f"Trained; {right}the weights are in {out / 'model.safetensors'}. Next: dsui evaluate {out}")
+            typer.echo(_told(out, has_test))
+
+
+def _told(out: Path, has_test: bool) -> str:
+    """What a person wants to know of a finished run, and to do next."""
+    held = _held_out(out)
+    right = f"{held['accuracy']:.1%} of {held['images']:,} held-out images are right; " if held else ""
+    then = f"evaluate {out}" if has_test else f"evaluate {out} --on held-out" if held else f"predict {out} IMAGES"
+    return f"Trained; {right}the weights are in {out / 'model.safetensors'}. Next: dsui {then}"
 
 
 def _trained(config: RunConfig, out: Path) -> dict[str, object]:
@@ -241,20 +244,6 @@ def _named(data: str, outliers: str | None, folder_options: bool) -> str:
 def _place(name: str) -> str:
     """A data set's name, or where a folder lies, however it is spelled."""
     return os.path.realpath(os.path.expanduser(name.removeprefix(FOLDER))) if name.startswith(FOLDER) else name
-
-
-def _tell_of_files(images: ImageSet) -> None:
-    """Of own images that are not trained on although the user did not name them."""
-    from dsui.data.folder import FolderSet
-
-    if not isinstance(images, FolderSet):
-        return
-    if images.set_aside:
-        count = len(images.files) + len(images.skipped) + images.set_aside
-        typer.echo(f"{images.set_aside} of {count} images of {images.name} are set aside for test.", err=True)
-    if images.skipped:
-        told = f"{len(images.skipped)} files are left out; `dsui data check {images.name} --skip-bad` names them."
-        typer.echo(told, err=True)
 
 
 def _images(data: str, root: Path | None, size: int, channels: int, skip_bad: bool) -> ImageSet:

@@ -140,7 +140,7 @@ def _split_by_rule(path: Path, split: str) -> SplitFiles:
 
 def missing_folder(folder: Path, advice: str) -> DataError:
     seen = "" if folder.is_absolute() else f" below {folder.cwd()}"
-    return DataError(f"{folder} is missing{seen}; {advice}.")
+    return DataError(f"{folder} {'is no folder' if folder.exists() else f'is missing{seen}'}; {advice}.")
 
 
 def _class_names(folder: Path) -> tuple[str, ...]:

@@ -92,6 +92,8 @@ def load_model(facts: RunFacts, device: torch.device) -> Model:
     config = facts.config
     path = facts.path / WEIGHTS
     weights, _ = load_weights(path)
+    if broken := [name for name, each in weights.items() if each.is_floating_point() and not each.isfinite().all()]:
+        raise RunError(f"{path} holds NaN or infinity in {broken[0]}; copy the file again or train the run anew.")
     try:
         method = build(
             config.method, config.backbone, config.channels, len(facts.classes), config.recipe, config.options

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.fgsm import fgsm
-from dsui.data.folder import FolderSet
+from dsui.data.folder import FolderSet, missing_folder
 from dsui.data.foreign import as_foreign
 from dsui.data.foreign_folder import foreign_folder
 from dsui.data.noise import noise_set
@@ -141,6 +141,10 @@ class Sources:
 
     def _own(self, name: str, split: str, choose: Callable[[ImageSet], ImageSet]) -> Source:
         config = self.config
+        if config.data.startswith(FOLDER) and not (folder := folder_path(config.data)).is_dir():
+            raise missing_folder(
+                folder, "it holds the images of this run: bring them back, or work where `dsui train` was called"
+            )
         identity = f"{config.data} {config.known} {config.held_out} {self._stamp(config.data, split)}{self._sifted}"
 
         def images() -> ImageSet:

@@ -8,7 +8,7 @@ their printed mean, deviation and number of runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from dsui.evaluation.published import PublishedRow
@@ -185,14 +185,24 @@ def _tests(
                 p_values[method, figure] = t_test(summary, against, equal_variances)
     if not p_values:
         return {}, [f"Nothing is tested: {'; '.join(reasons)}."] if reasons else []
+    tested = {names[method] for method, _ in p_values}
     test = "Student's" if equal_variances else "Welch's"
     corrected = f", Holm-corrected over {len(p_values)} test{'s' * (len(p_values) > 1)}" if correct else ""
     notes = [
         f"{DIFFERENT} differs from {names[chosen]}, {ALIKE} does not ({test} t-test, p < {LEVEL}{corrected}).",
-        *(f"Not tested ({why}): {', '.join(untested)}." for why, untested in reasons.items()),
+        *(note for why, untested in reasons.items() for note in _untested(why, untested, tested)),
     ]
     adjusted = holm(list(p_values.values())) if correct else p_values.values()
     return dict(zip(p_values, adjusted, strict=True)), notes
+
+
+def _untested(why: str, lines: Collection[str], tested: Set[str]) -> list[str]:
+    """Which lines lack every test and which lack some; labels may hold commas."""
+    parts = {
+        "Not tested": [line for line in lines if line not in tested],
+        "Tested in some columns only": [line for line in lines if line in tested],
+    }
+    return [f"{begin} ({why}): {'; '.join(found)}." for begin, found in parts.items() if found]
 
 
 def _fitting(labels: Mapping[_Method, str], reference: str) -> list[_Method]:

@@ -31,7 +31,7 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
 
 
 def write_page(path: Path, html: str) -> None:
-    _write(path, html.encode())
+    _write(path, html.encode(errors="backslashreplace"))
 
 
 def write_figures(folder: Path, sections: Sequence[Section]) -> list[Path]:
@@ -42,7 +42,7 @@ def write_figures(folder: Path, sections: Sequence[Section]) -> list[Path]:
         raise DsuiError(f"{folder} cannot be made ({error.strerror}); choose another --figures.") from error
     written = []
     for drawing in (drawing for section in sections for drawing in section.all_drawings()):
-        for ending, content in (("svg", to_svg(drawing).encode()), ("png", to_png(drawing))):
+        for ending, content in (("svg", to_svg(drawing).encode(errors="backslashreplace")), ("png", to_png(drawing))):
             written.append(folder / f"{drawing.name}.{ending}")
             _write(written[-1], content)
     return written

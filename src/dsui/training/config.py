@@ -51,4 +51,7 @@ class RunConfig:
         values["name"] = values["recipe"]
         recipe = Recipe(**{each.name: values[each.name] for each in fields(Recipe)})
         own = {each.name: values[each.name] for each in fields(cls) if each.name in values and each.name != "recipe"}
-        return cls(**own, recipe=recipe)
+        config = cls(**own, recipe=recipe)
+        if not all(isinstance(number, int) for number in (config.seed, config.size, config.channels)):
+            raise TypeError("seed, size and channels are whole numbers")
+        return config

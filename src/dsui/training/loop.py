@@ -85,10 +85,14 @@ def fit(
             make = RunFolder.resume if resume else RunFolder.create
             folder = closing.enter_context(make(out, config.mapping()))
         try:
-            trainer = Trainer(config, images, device, world, mode, sync_norms, memory_budget, outliers)
-            if folder is not None:
-                _read_once(held_out)
-                check_room(out, 2 * STATE_COPIES * sum(t.nbytes for t in trainer.method.state_dict().values()))
+            with ExitStack() as on_error:
+                if folder is not None and not resume:
+                    on_error.callback(folder.discard)
+                trainer = Trainer(config, images, device, world, mode, sync_norms, memory_budget, outliers)
+                if folder is not None:
+                    _read_once(held_out)
+                    check_room(out, 2 * STATE_COPIES * sum(t.nbytes for t in trainer.method.state_dict().values()))
+                on_error.pop_all()
             interruption = closing.enter_context(Interruption())
             pacer = Pacer(time.monotonic(), checkpoint_seconds)
             _Loop(trainer, folder, out, reporter, interruption, pacer, held_out).run(resume)

@@ -40,11 +40,13 @@ class RunFolder:
     def __init__(self, path: Path, config: Mapping[str, object]) -> None:
         self.path = path
         self.config: dict[str, object] = json.loads(json.dumps(config))  # tuples become the lists that YAML reads back
+        self.is_new = False
         self._lock = _lock(path)
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, object]) -> RunFolder:
         """Begin a run; one that was killed before its first checkpoint is overwritten."""
+        is_new = not path.exists()
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -57,6 +59,7 @@ class RunFolder:
                 raise RunError(f"{path} already holds a run; use --resume or another --out.")
             folder._write(LOG, b"")
             folder._write(CONFIG, yaml.safe_dump(folder.config, sort_keys=False, allow_unicode=True).encode())
+            folder.is_new = is_new
             on_error.pop_all()
         return folder
 
@@ -128,6 +131,13 @@ class RunFolder:
 
     def _write(self, name: str, content: bytes) -> None:
         write_whole(self.path / name, lambda stream: stream.write(content))
+
+    def discard(self) -> None:
+        """Take back what `create` wrote, for a run that did not begin."""
+        for name in (CONFIG, LOG, LOCK):
+            (self.path / name).unlink(missing_ok=True)
+        if self.is_new and not any(self.path.iterdir()):
+            self.path.rmdir()
 
     def close(self) -> None:
         self._lock.close()
