@@ -213,6 +213,26 @@ def test_a_module_of_ones_own_is_trained_from_its_weights_and_needed_to_load(tmp
     assert np.array_equal(back.predict_proba(NEW), made.predict_proba(NEW))
 
 
+def test_files_that_cannot_be_read_are_left_out_where_that_is_asked_for(tmp_path: Path) -> None:
+    folder = digit_files(tmp_path / "digits")
+    for split in ("train", "test"):
+        file = next((folder / split / "3").iterdir())
+        file.write_bytes(file.read_bytes()[:50])
+    with pytest.raises(DsuiError, match="in Python and in grids: skip_bad"):
+        classifier(epochs=1, size=8, channels=1).fit(folder)
+    made = classifier(epochs=1, size=8, channels=1, calibration=0, skip_bad=True).fit(folder)
+    assert made.predictor_.model.facts.config.skip_bad
+    assert 0 < made.score(folder) <= 1
+    made.save(tmp_path / "model")
+    assert UncertaintyClassifier.load(tmp_path / "model").skip_bad
+
+
+def test_a_module_for_a_model_that_has_its_backbone_is_refused(tmp_path: Path) -> None:
+    classifier(epochs=1).fit(IMAGES, LABELS).save(tmp_path / "model")
+    with pytest.raises(ValueError, match="was trained on small and brings it along; leave out the backbone"):
+        UncertaintyClassifier.load(tmp_path / "model", backbone=Net())
+
+
 def test_epochs_may_be_given_to_fit_and_settings_reach_the_method(tmp_path: Path) -> None:
     made = classifier(method="ensemble", settings={"members": 2}).fit(IMAGES, LABELS, epochs=1)
     config = made.predictor_.model.facts.config

@@ -52,7 +52,7 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     `backbone`: small, resnet18, vgg16, or a module of one's own (`dsui.backbones.own`), which is copied. `settings` are
     those of `--set`. `calibration` is the share of the images set aside for thresholds. `size` and `channels` say how
-    the images of a folder are read.
+    the images of a folder are read; `skip_bad` leaves out those that cannot be.
     """
 
     def __init__(
@@ -66,19 +66,20 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         calibration: float = 0.1,
         size: int = 32,
         channels: int = 3,
+        skip_bad: bool = False,
         device: str = "auto",
         verbose: bool = False,
     ) -> None:
         self.backbone, self.num_classes, self.method, self.recipe = backbone, num_classes, method, recipe
         self.settings, self.seed, self.calibration = settings, seed, calibration
-        self.size, self.channels, self.device, self.verbose = size, channels, device, verbose
+        self.size, self.channels, self.skip_bad = size, channels, skip_bad
+        self.device, self.verbose = device, verbose
 
     def fit(self, images: Any, labels: Any = None, epochs: int | None = None) -> Self:
         """Train; `epochs` other than the recipe's may be given here or in `settings`."""
-        whole, classes = training_set(
-            labelled(images, labels, "train", self.size, self.channels if isinstance(images, str | Path) else None),
-            self.num_classes,
-        )
+        channels = self.channels if isinstance(images, str | Path) else None
+        found = labelled(images, labels, "train", self.size, channels, self.skip_bad)
+        whole, classes = training_set(found, self.num_classes)
         own = None if isinstance(self.backbone, str) else self.backbone
         device = as_device(self.device)
         with ExitStack() as closing:
@@ -111,7 +112,7 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """Accuracy; of a folder, that of its test split. `sample_weight` [N] says how much each image counts."""
         check_is_fitted(self, "predictor_")
         config = self.predictor_.model.facts.config
-        data = labelled(images, labels, "test", config.size, config.channels)
+        data = labelled(images, labels, "test", config.size, config.channels, config.skip_bad)
         if not np.isin(data.labels, self.classes_).any():
             raise ValueError(
                 f"none of the labels is a class of this model, as {data.labels[0]!r} is not; "
@@ -157,6 +158,7 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             calibration=config.held_out,
             size=config.size,
             channels=config.channels,
+            skip_bad=config.skip_bad,
             device=device,
         )
         loaded._adopt(predictor, classes)
@@ -171,7 +173,18 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         else:
             recipe = load_recipe(self.recipe, data, overrides)
         seed, share = _plain(self.seed), _plain(self.calibration)
-        return RunConfig(data, backbone, self.method, seed, shape[1], shape[0], recipe, options, held_out=share)
+        return RunConfig(
+            data,
+            backbone,
+            self.method,
+            seed,
+            shape[1],
+            shape[0],
+            recipe,
+            options,
+            held_out=share,
+            skip_bad=_plain(self.skip_bad),
+        )
 
     def _adopt(self, predictor: Predictor, classes: NDArray[Any]) -> None:
         predictor.classes = classes

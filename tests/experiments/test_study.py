@@ -426,7 +426,7 @@ def test_a_study_of_own_images_leaves_unreadable_files_out_where_its_grid_says_s
     failed = tiny_study(tmp_path / "a", text)
     carry_out(failed)
     assert {failed.state(cell).kind for cell in failed.grid.cells} == {"failed"}
-    assert "in a grid: skip_bad: true" in failed.state(failed.grid.cells[0]).detail
+    assert "in grids: skip_bad" in failed.state(failed.grid.cells[0]).detail
     study = tiny_study(tmp_path / "b", text + "skip_bad: true\n")
     carry_out(study)
     assert {study.state(cell) for cell in study.grid.cells} == {State("done")}

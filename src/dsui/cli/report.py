@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli import documents
-from dsui.cli.choice import data_set, listed
+from dsui.cli.choice import WrongUsage, data_set, listed
 from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, given_path
 from dsui.errors import DsuiError
 
@@ -79,6 +79,8 @@ def _check(out: Path, foreign: list[str], root: Path | None) -> None:
 
     if not out.absolute().parent.is_dir() or out.is_dir():
         raise DsuiError(f"{out} cannot be written, for want of its folder or because it is one; choose another --out.")
+    if out.suffix.lower() not in {".html", ".htm", ""}:
+        raise WrongUsage(f"the page is HTML and --out {out} is named otherwise; choose {out.with_suffix('.html')}.")
     for name in foreign:
         check_present(name, root)
 

@@ -197,5 +197,5 @@ def _decode(file: Path, size: int, channels: int) -> NDArray[np.uint8]:
 def _unusable(file: Path, reason: str) -> DataError:
     return DataError(
         f"{file} cannot be used ({reason}); mend or remove it, or leave such files out with --skip-bad "
-        "(in a grid: skip_bad: true)."
+        "(in Python and in grids: skip_bad)."
     )

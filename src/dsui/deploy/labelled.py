@@ -31,13 +31,14 @@ class Labelled(NamedTuple):
             yield self.images[indices] if isinstance(self.images, Tensor) else self.images.read(indices)
 
 
-def labelled(images: Any, labels: Any, split: str, size: int, channels: int | None) -> Labelled:
-    """`split`, `size` and `channels` say how a folder is read; arrays must have these channels unless they are None."""
+def labelled(images: Any, labels: Any, split: str, size: int, channels: int | None, skip_bad: bool = False) -> Labelled:
+    """`split`, `size`, `channels` and `skip_bad` say how a folder is read; arrays must have these channels unless they
+    are None."""
     if isinstance(images, str | Path):
         if labels is not None:
             raise ValueError(f"{images} brings its labels, the folders' names; leave the others out.")
-        name = str(images)
-        found = load(name if name.startswith(FOLDER) else f"{FOLDER}{name}", split, size=size, channels=channels or 3)
+        name = str(images) if str(images).startswith(FOLDER) else f"{FOLDER}{images}"
+        found = load(name, split, size=size, channels=channels or 3, skip_bad=skip_bad)
         return Labelled(found, np.array(found.classes)[found.labels.numpy()])
     if isinstance(images, DataLoader):
         if labels is not None:

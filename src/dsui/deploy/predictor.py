@@ -22,7 +22,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from dsui.backbones.own import as_backbone
-from dsui.backbones.registry import lent
+from dsui.backbones.registry import OWN, lent
 from dsui.checks import check_at_least
 from dsui.data.decode import ImageError
 from dsui.deploy.calibration import Calibration, stored_calibration
@@ -51,6 +51,10 @@ class Predictor:
     ) -> Predictor:
         """The run in the folder `path`; `backbone` is for one that was trained on a module of the user's own."""
         facts = run_facts(Path(path))
+        if backbone is not None and not facts.config.backbone.startswith(OWN):
+            raise ValueError(
+                f"{path} was trained on {facts.config.backbone} and brings it along; leave out the backbone."
+            )
         calibration = stored_calibration(facts)
         shape = (facts.config.channels, facts.config.size, facts.config.size)
         with nullcontext() if backbone is None else lent(as_backbone(backbone, shape), type(backbone).__name__):
