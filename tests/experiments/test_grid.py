@@ -162,6 +162,31 @@ def test_skipping_bad_files_is_part_of_a_run_on_own_images_alone() -> None:
         parsed(own + "skip_bad: yes please\n", "g")
 
 
+def test_own_images_are_read_as_the_grid_says_and_published_ones_as_they_are() -> None:
+    own = TINY.replace("data: digits", "data: 'folder:mine'")
+    usual, grey = parsed(own, "g").cells, parsed(own + "size: 8\nchannels: 1\n", "g").cells
+    assert {(cell.config.channels, cell.config.size) for cell in usual} == {(3, 32)}
+    assert {(cell.config.channels, cell.config.size) for cell in grey} == {(1, 8)}
+    assert {(cell.config.channels, cell.config.size) for cell in parsed(own + "size: 64\n", "g").cells} == {(3, 64)}
+    assert not {cell.key for cell in usual} & {cell.key for cell in grey}
+    assert not {cell.run for cell in usual} & {cell.run for cell in grey}
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "why"),
+    [
+        ("digits", "size: 8", "size and channels are for folder:PATH; digits is as it was published"),
+        ("'folder:mine'", "size: 0", "size is 0; write the side in pixels"),
+        ("'folder:mine'", "size: large", "size is 'large'; write the side in pixels"),
+        ("'folder:mine'", "channels: 4", "channels is 4; write 1 for grey or 3 for colour"),
+        ("'folder:mine'", "channels: [1, 3]", r"channels is \[1, 3\]; write 1 for grey"),
+    ],
+)
+def test_a_shape_that_cannot_be_is_told(data: str, line: str, why: str) -> None:
+    with pytest.raises(GridError, match=why):
+        parsed(TINY.replace("data: digits", f"data: {data}") + f"{line}\n", "g")
+
+
 def test_two_figures_of_one_run_are_two_cells() -> None:
     (distributions,) = load_grid("distributions").cells
     (embedding,) = [cell for cell in load_grid("tsne").cells if cell.predictor == "dsui"]

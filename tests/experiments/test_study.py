@@ -427,7 +427,7 @@ def test_a_study_of_own_images_leaves_unreadable_files_out_where_its_grid_says_s
     carry_out(failed)
     assert {failed.state(cell).kind for cell in failed.grid.cells} == {"failed"}
     assert "in grids: skip_bad" in failed.state(failed.grid.cells[0]).detail
-    study = tiny_study(tmp_path / "b", text + "skip_bad: true\n")
+    study = tiny_study(tmp_path / "b", text + "skip_bad: true\nsize: 8\nchannels: 1\n")
     carry_out(study)
     assert {study.state(cell) for cell in study.grid.cells} == {State("done")}
     asked = [row for row in study.collect() if row.task == "misclassification"]

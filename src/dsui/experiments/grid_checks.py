@@ -73,6 +73,22 @@ def shape(data: str) -> tuple[int, int, int]:
     return FOLDER_SHAPE if data.startswith(FOLDER) else published(data).shape
 
 
+def own_shape(data: str, size: object, channels: object, where: str) -> tuple[int, int]:
+    """Channels and side of a run's images; `size` and `channels` are what the grid says of own ones."""
+    usual_channels, usual_size, _ = shape(data)
+    if size is None and channels is None:
+        return usual_channels, usual_size
+    if not data.startswith(FOLDER):
+        raise GridError(f"{where}: size and channels are for folder:PATH; {data} is as it was published.")
+    side = usual_size if size is None else size
+    if not isinstance(side, int) or side < 1:
+        raise GridError(f"{where}: size is {side!r}; write the side in pixels, as in 'size: 64'.")
+    colours = usual_channels if channels is None else channels
+    if not isinstance(colours, int) or colours not in {1, 3}:
+        raise GridError(f"{where}: channels is {colours!r}; write 1 for grey or 3 for colour.")
+    return colours, side
+
+
 def check_predictor(method: str, predictor: str, where: str) -> None:
     """Another method would print the figures of this one's network under its own name."""
     methods.find(predictor)

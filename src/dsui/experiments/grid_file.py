@@ -13,8 +13,9 @@
 A list means each of its values, several lists their product; `tasks`, `foreign`, `epsilons` and `detectors` are lists
 of what is evaluated in every run. `known` and `foreign` may differ by data set: {cifar10: [svhn], svhn: [cifar10]}.
 `set` changes settings of recipe and method; that of a run adds to the one at the top. `as` predicts with another method
-that reads the run's weights, as mc-dropout reads msp's. `skip_bad: true` leaves out unreadable files of folder:PATH. A
-method that cannot be built on one of several backbones is left out there.
+that reads the run's weights, as mc-dropout reads msp's. `size`, `channels` and `skip_bad: true` say how images of
+folder:PATH are read, as the options of `dsui train` do. A method that cannot be built on one of several backbones is
+left out there.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from dsui.experiments.grid_checks import (
     check_outliers,
     check_predictor,
     check_table,
+    own_shape,
     shape,
     unique,
 )
@@ -64,6 +66,8 @@ DEFAULTS: dict[str, Any] = {
     "known": None,
     "held_out": 0.0,
     "outliers": None,
+    "size": None,
+    "channels": None,
     "skip_bad": False,
     "as": None,
     "tasks": NEEDED,
@@ -178,7 +182,7 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
             ):
                 check_outliers(method, outliers, where)
                 check_held_out(held_out, where)
-                channels, size = shape(data)[:2]
+                channels, size = own_shape(data, values["size"], values["channels"], where)
                 sifts = skip_bad and any(name and name.startswith(FOLDER) for name in (data, outliers, *foreign))
                 config = RunConfig(
                     data, backbone, method, 0, size, channels, trained, options, outliers, split, held_out, sifts
