@@ -82,6 +82,14 @@ def test_why_a_demand_cannot_be_met_is_told_below(run: Path) -> None:
     assert "risk" not in result.stdout.split("Wrong:")[0]
 
 
+def test_of_several_demands_that_cannot_be_met_the_easiest_says_why(run: Path) -> None:
+    result = dsui("threshold", run, "--coverage", "0.9999,0.999,0.99999", "--risk", "0.0001,0.001,0.00001")
+    below = " ".join(result.stdout.split("Wrong:")[1].split())
+    assert "A coverage of 0.999 takes at least 999" in below
+    assert "cannot assure a risk of 0.001:" in below
+    assert below.count("calibration images") == 2
+
+
 def test_a_run_without_calibration_images_is_told_at_once(tmp_path: Path) -> None:
     assert dsui(*TRAIN, "--set", "epochs=1", "--device", "cpu", "--quiet", "--out", tmp_path / "bare").exit_code == 0
     result = CliRunner().invoke(app, ["threshold", str(tmp_path / "bare")])

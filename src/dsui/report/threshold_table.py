@@ -18,9 +18,17 @@ def threshold_table(title: str, limits: Sequence[Limit], kinds: Mapping[str, Jud
             columns.append(Column((name, "wrong"), unit="%", scale=100, decimals=2))
     counts = ", ".join(f"{len(images.uncertainties):,} of {name}" for name, images in kinds.items())
     note = f"Wrong: among the accepted. Images: {counts}; the thresholds were chosen by {calibrated:,} others."
-    obstacles = [f"{each.obstacle[:1].upper()}{each.obstacle[1:]}" for each in limits if each.obstacle]
     lines = tuple(Line(each.demand.name, tuple(_cells(each.value, kinds))) for each in limits)
-    return Table(title, tuple(columns), lines, " ".join([note, *obstacles]), corner="accepting by")
+    return Table(title, tuple(columns), lines, " ".join([note, *_obstacles(limits)]), corner="accepting by")
+
+
+def _obstacles(limits: Sequence[Limit]) -> list[str]:
+    """Why the smallest coverage and the largest risk of those that cannot be met cannot: the others are harder."""
+    unmet = [each for each in limits if each.obstacle]
+    coverages = [(each.demand.coverage, each.obstacle) for each in unmet if each.demand.coverage is not None]
+    risks = [(each.demand.risk, each.obstacle) for each in unmet if each.demand.risk is not None]
+    told = [*(min(coverages)[1:] if coverages else ()), *(max(risks)[1:] if risks else ())]
+    return [f"{sentence[:1].upper()}{sentence[1:]}" for sentence in told]
 
 
 def _cells(value: float | None, kinds: Mapping[str, Judged]) -> list[Cell]:
