@@ -134,8 +134,10 @@ class RunFolder:
 
     def discard(self) -> None:
         """Take back what `create` wrote, for a run that did not begin."""
-        for name in (CONFIG, LOG, LOCK):
+        for name in (CONFIG, LOG):
             (self.path / name).unlink(missing_ok=True)
+        self.close()  # Windows removes no open file
+        (self.path / LOCK).unlink(missing_ok=True)
         if self.is_new and not any(self.path.iterdir()):
             self.path.rmdir()
 
