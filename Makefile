@@ -18,7 +18,7 @@ docs: $(READY)
 	$(VENV)/bin/sphinx-build --fresh-env --nitpicky --fail-on-warning --keep-going --quiet docs docs/_build/html
 
 tables: $(READY)
-	$(VENV)/bin/python -m dsui.report.documents
+	$(VENV)/bin/python -m studies.documents
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dsui needs Python 3.11 or newer; run make PYTHON=python3.11")'

@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dsui.data.augment import Transform
 from dsui.data.dataset import MemorySet
-from dsui.data.pipeline import ResidentSource, epoch_batches
+from dsui.data.pipeline import ResidentLoader, epoch_batches
 from dsui.data.registry import load
 
 IMAGES, BATCH, REPEATS = 50_000, 256, 5
@@ -72,7 +72,7 @@ def pillow_batches(images: MemorySet, device: torch.device, workers: int) -> Ite
 
 
 def dsui_batches(images: MemorySet, device: torch.device) -> Iterator[Tensor]:
-    source, transform, epoch = ResidentSource(images, device), Transform().to(device), 0
+    source, transform, epoch = ResidentLoader(images, device), Transform().to(device), 0
     while True:
         for batch in source.stream(epoch_batches(IMAGES, BATCH, seed=0, epoch=epoch)):
             yield transform.augmented(batch.images, batch.indices, epoch)
@@ -81,7 +81,7 @@ def dsui_batches(images: MemorySet, device: torch.device) -> Iterator[Tensor]:
 
 def captured_batches(images: MemorySet, device: torch.device) -> Iterator[Tensor]:
     """The same as one CUDA graph, which is how a training step runs it: gather, hash, crop, flip, normalise."""
-    source, transform = ResidentSource(images, device), Transform().to(device)
+    source, transform = ResidentLoader(images, device), Transform().to(device)
     indices = torch.zeros(BATCH, dtype=torch.int64, device=device)
     now = torch.zeros((), dtype=torch.int64, device=device)
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()

@@ -27,19 +27,19 @@ import torch
 from torch import Tensor
 
 from dsui.data.dataset import MemorySet
-from dsui.data.pipeline import ResidentSource, plain_batches
+from dsui.data.pipeline import ResidentLoader, plain_batches
 from dsui.detectors import registry
-from dsui.evaluation.cache import BATCH, OutputCache, Source
+from dsui.evaluation.cache import BATCH, ImageSource, OutputCache
 from dsui.evaluation.metrics import ranking_metrics, ties
-from dsui.evaluation.model import Model, RunFacts, load_model, run_facts
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.sources import Sources
+from dsui.evaluation.sources import ImageSources
 from dsui.evaluation.tasks import Evaluation
 from dsui.methods.registry import build
-from dsui.training.config import RunConfig
-from dsui.training.recipe_file import load_recipe
-from dsui.training.run_folder import WEIGHTS
-from dsui.training.weights import save_weights
+from dsui.outputs import Outputs
+from dsui.runs.config import RunConfig
+from dsui.runs.folder import WEIGHTS
+from dsui.runs.model import Model, RunFacts, load_model, run_facts
+from dsui.runs.recipe_file import load_recipe
+from dsui.runs.weights import save_weights
 
 CLASSES, FOREIGN, REPEATS = 10, ("first", "second", "third"), 3
 Figures = dict[tuple[str, str], float]
@@ -68,21 +68,21 @@ class Timing(NamedTuple):
     figures: Figures
 
 
-class RandomSources(Sources):
+class RandomSources(ImageSources):
     """Sets of random images in memory, in the place of a run's data."""
 
     def __init__(self, facts: RunFacts, sets: dict[str, MemorySet]) -> None:
         super().__init__(facts.config, facts.classes)
         self.sets = sets
 
-    def training(self) -> Source:
-        return Source("train", "random", lambda: self.sets["train"])
+    def training(self) -> ImageSource:
+        return ImageSource("train", "random", lambda: self.sets["train"])
 
-    def own(self) -> Source:
-        return Source("test", "random", lambda: self.sets["test"])
+    def own(self) -> ImageSource:
+        return ImageSource("test", "random", lambda: self.sets["test"])
 
-    def foreign(self, name: str) -> Source:
-        return Source(name, "random", lambda: self.sets[name])
+    def foreign(self, name: str) -> ImageSource:
+        return ImageSource(name, "random", lambda: self.sets[name])
 
 
 def random_sets(setting: Setting) -> dict[str, MemorySet]:
@@ -113,7 +113,7 @@ def untrained_run(folder: Path, setting: Setting) -> RunFacts:
 
 
 @torch.no_grad()
-def through_network(model: Model, source: ResidentSource) -> Outputs:
+def through_network(model: Model, source: ResidentLoader) -> Outputs:
     parts = []
     for batch in source.stream(plain_batches(len(source.labels), BATCH)):
         inputs = model.transform.plain(batch.images)
@@ -132,7 +132,7 @@ def metrics_of(own: Tensor, foreign: Tensor) -> dict[str, float]:
 
 def loop(model: Model, sets: dict[str, MemorySet]) -> Timing:
     """One detector after the other, each with its own passes."""
-    sources = {name: ResidentSource(images, model.device) for name, images in sets.items()}
+    sources = {name: ResidentLoader(images, model.device) for name, images in sets.items()}
     seen, figures = 0, {}
     synchronise(model.device)
     began = time.perf_counter()

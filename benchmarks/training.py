@@ -29,10 +29,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from dsui.data.dataset import MemorySet
 from dsui.host_memory import keep_freed_memory
 from dsui.methods.registry import build
-from dsui.training.config import RunConfig
+from dsui.recipe import Recipe
+from dsui.runs.config import RunConfig
+from dsui.runs.recipe_file import load_recipe
 from dsui.training.distributed import World
-from dsui.training.recipe import Recipe
-from dsui.training.recipe_file import load_recipe
 from dsui.training.step import Mode, own_stream
 from dsui.training.trainer import Trainer
 

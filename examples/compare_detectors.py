@@ -13,11 +13,11 @@ from torch import Tensor
 from dsui import UncertaintyClassifier
 from dsui.data.digits import digits
 from dsui.data.photos import photo_patches
-from dsui.deploy.forward import forward
 from dsui.detectors import registry
 from dsui.evaluation.metrics import auroc, fpr95
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.scores import entropy, log_density, max_probability
+from dsui.outputs import Outputs
+from dsui.runs.model import forward
+from dsui.scores import entropy, log_density, max_probability
 
 TRAINING_IMAGES = 600
 

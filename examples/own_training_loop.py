@@ -13,7 +13,7 @@ from dsui import DualSupervisedLoss, MoGMMHead
 from dsui.data.digits import digits
 from dsui.data.photos import photo_patches
 from dsui.evaluation.metrics import auroc
-from dsui.evaluation.scores import log_density, max_probability
+from dsui.scores import log_density, max_probability
 
 EPOCHS, BATCH, TRAINING_IMAGES = 20, 64, 400
 

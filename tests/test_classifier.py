@@ -26,8 +26,8 @@ from dsui import Prediction, Predictor, UncertaintyClassifier
 from dsui.cli import app
 from dsui.data.registry import load
 from dsui.errors import DsuiError
+from dsui.runs.weights import load_weights, read_metadata
 from dsui.training.loop import InterruptedRun
-from dsui.training.weights import load_weights, read_metadata
 
 TRAIN, TEST = (load("digits", split) for split in ("train", "test"))
 IMAGES, LABELS = TRAIN.read(torch.arange(1000)).numpy()[:, 0], TRAIN.labels.numpy()

@@ -26,21 +26,21 @@ from torch.utils.data import DataLoader
 
 from dsui import __version__
 from dsui.backbones.own import as_backbone
-from dsui.backbones.registry import lent
-from dsui.deploy.calibration import CALIBRATION
+from dsui.backbones.registry import own_backbone
 from dsui.deploy.labelled import labelled, training_set
 from dsui.deploy.prediction import Prediction
 from dsui.deploy.predictor import Predictor, as_device
-from dsui.deploy.threshold import Threshold
-from dsui.training.checkpoint import RunError
-from dsui.training.config import RunConfig
+from dsui.errors import RunError
+from dsui.recipe import Recipe
+from dsui.runs.calibration import CALIBRATION
+from dsui.runs.config import RunConfig
+from dsui.runs.folder import WEIGHTS, RunFolder
+from dsui.runs.images import held_out_images, training_images
+from dsui.runs.recipe_file import changed, load_recipe, method_options
+from dsui.runs.threshold import Threshold
+from dsui.runs.weights import read_metadata
 from dsui.training.distributed import World
-from dsui.training.images import held_out_images, training_images
 from dsui.training.loop import InterruptedRun, fit
-from dsui.training.recipe import Recipe
-from dsui.training.recipe_file import changed, load_recipe, method_options
-from dsui.training.run_folder import WEIGHTS, RunFolder
-from dsui.training.weights import read_metadata
 
 LABELS = "labels"
 """In the metadata of the weights: the classes as the user called them, which may be numbers."""
@@ -85,7 +85,7 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         with ExitStack() as closing:
             name = self.backbone
             if own is not None:
-                name = closing.enter_context(lent(as_backbone(own, whole.shape), type(own).__name__))
+                name = closing.enter_context(own_backbone(as_backbone(own, whole.shape), type(own).__name__))
             config = self._config(whole.name, str(name), whole.shape, epochs)
             held_out = None if config.held_out == 0 else held_out_images(config, whole)
             run = Path(closing.enter_context(TemporaryDirectory())) / "run"
@@ -122,7 +122,7 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return float(np.average(found == data.labels, weights=sample_weight))
 
     def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
-        """Choose from which uncertainty on a prediction is `abnormal`; see `dsui.deploy.threshold`."""
+        """Choose from which uncertainty on a prediction is `abnormal`; see `dsui.runs.threshold`."""
         check_is_fitted(self, "predictor_")
         return self.predictor_.threshold(coverage, risk)
 

@@ -17,3 +17,7 @@ class DivergenceError(DsuiError):
 
 class DataError(DsuiError):
     """A data set is missing, incomplete or unreadable; the sentence names the file and what to do."""
+
+
+class RunError(DsuiError):
+    """The folder of a run cannot be used as asked; the sentence names the file and what to do."""

@@ -13,7 +13,7 @@ from dsui.backbones.adapt import AdaptedBackbone
 from dsui.backbones.own import OwnBackbone, as_backbone
 from dsui.backbones.small import SmallNet
 from dsui.methods import registry as methods
-from dsui.training.recipe_file import load_recipe
+from dsui.runs.recipe_file import load_recipe
 
 SHAPE = (1, 8, 8)
 IMAGES = torch.rand(4, *SHAPE, generator=torch.Generator().manual_seed(0))
@@ -89,7 +89,7 @@ def test_features_that_were_stated_wrongly_are_told() -> None:
 
 def test_a_lent_backbone_is_built_by_its_name_with_its_weights_until_the_end() -> None:
     backbone = as_backbone(features(), SHAPE)
-    with registry.lent(backbone, "Net") as name:
+    with registry.own_backbone(backbone, "Net") as name:
         assert name == "own:Net"
         first, second = registry.build(name), registry.build(name)
         assert first is not second is not backbone
@@ -107,7 +107,7 @@ def test_two_threads_lend_without_seeing_each_others() -> None:
     meeting = threading.Barrier(2)
 
     def lend(width: int) -> None:
-        with registry.lent(as_backbone(SmallNet(width=width), SHAPE), "Net") as name:
+        with registry.own_backbone(as_backbone(SmallNet(width=width), SHAPE), "Net") as name:
             meeting.wait(10)
             widths[width] = registry.build(name).out_features
             meeting.wait(10)

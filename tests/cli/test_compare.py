@@ -11,16 +11,15 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import digit_runs
 import pytest
-import result_row
 from scipy import stats
 from typer.testing import CliRunner, Result
 
 from dsui.cli import app, main
 from dsui.errors import DsuiError
-from dsui.evaluation.model import run_facts, short_fingerprint
-from dsui.evaluation.results import Row, append
+from dsui.evaluation.results import ResultRow, append
+from dsui.runs.model import run_facts, short_fingerprint
+from tests.support import digit_runs, result_row
 
 runner = CliRunner()
 ROW = replace(
@@ -39,7 +38,7 @@ ROW = replace(
 FIGURES = {"dsui": [0.91, 0.93, 0.95], "msp": [0.80, 0.81, 0.83], "rkl": [0.90, 0.94, 0.96]}
 
 
-def rows_of(method: str, seed: int, auroc: float) -> list[Row]:
+def rows_of(method: str, seed: int, auroc: float) -> list[ResultRow]:
     """A run's rows: accuracy, and two scores of one task."""
     ood = replace(ROW, run=f"{method}-{seed}", method=method, seed=seed, metrics={"auroc": auroc, "fpr95": 1 - auroc})
     accuracy = replace(ood, task="accuracy", foreign=None, score="prediction", metrics={"accuracy": 0.9, "nll": 1.0})

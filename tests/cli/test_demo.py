@@ -21,7 +21,7 @@ from dsui.experiments.demonstration_runs import dealt, share_done
 from dsui.experiments.grid_file import load_grid, parsed
 from dsui.experiments.study import Job, Study
 from dsui.report.figures import embedding
-from dsui.report.tables import Cell, Column, Line, Table
+from dsui.report.tables import Column, Entry, Line, Table
 
 runner = CliRunner()
 SHIPPED = demonstration_runs.grid_text
@@ -251,8 +251,8 @@ RISK = Column(("risk", "AURC"), higher_is_better=False)
 def judged(*cells: tuple[float, float, str | None]) -> str:
     """Of DS-UI's and a rival's means in columns, and the rival's marks."""
     columns = (AUROC, RISK)[: len(cells)]
-    ours = Line("dsui", tuple(Cell(own) for own, _, _ in cells))
-    return verdict(Table("", columns, (ours, Line("msp", tuple(Cell(their, mark=m) for _, their, m in cells)))))
+    ours = Line("dsui", tuple(Entry(own) for own, _, _ in cells))
+    return verdict(Table("", columns, (ours, Line("msp", tuple(Entry(their, mark=m) for _, their, m in cells)))))
 
 
 def test_the_verdict_counts_marks_in_the_direction_that_is_better() -> None:

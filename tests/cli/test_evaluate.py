@@ -9,7 +9,6 @@ import shutil
 import sys
 from pathlib import Path
 
-import digit_runs
 import pytest
 import torch
 from typer.testing import CliRunner, Result
@@ -18,8 +17,9 @@ from dsui.cli import app, main
 from dsui.cli.evaluate import evaluate
 from dsui.data.registry import load
 from dsui.errors import DsuiError
-from dsui.evaluation.results import Row, read
+from dsui.evaluation.results import ResultRow, read
 from dsui.evaluation.tasks import EPSILONS, TASKS
+from tests.support import digit_runs
 
 runner = CliRunner()
 TRAIN = ["train", "--backbone", "small", "--recipe", "demo", "--set", "epochs=2", "--device", "cpu", "--quiet"]
@@ -45,7 +45,7 @@ def dsui(*arguments: str | Path) -> Result:
     return runner.invoke(app, [*map(str, arguments)], catch_exceptions=False)
 
 
-def rows_in(run: Path) -> list[Row]:
+def rows_in(run: Path) -> list[ResultRow]:
     rows, problems = read([run / "results.jsonl"])
     assert problems == []
     return rows
@@ -76,7 +76,7 @@ def test_all_means_what_a_run_can_be_asked(run: Path, tmp_path: Path) -> None:
 
 def test_json_prints_the_rows_that_were_written(run: Path) -> None:
     result = dsui("evaluate", run, *MISSED, "--json")
-    assert [Row.from_json(line) for line in result.stdout.splitlines()] == rows_in(run)
+    assert [ResultRow.from_json(line) for line in result.stdout.splitlines()] == rows_in(run)
 
 
 def test_a_second_evaluation_adds_its_rows_and_uses_the_outputs(run: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_command_exits_with_0_1_or_2_and_keeps_errors_out_of_its_output(
     printed = capsys.readouterr()
     assert leaving.value.code == status
     assert bool(printed.err) == (status > 0)
-    assert len([Row.from_json(line) for line in printed.out.splitlines()]) == (0 if status else 7)
+    assert len([ResultRow.from_json(line) for line in printed.out.splitlines()]) == (0 if status else 7)
     if status:
         assert printed.err.startswith("dsui: ")
         assert printed.err.count("\n") == 1

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from dsui import __version__
 from dsui.cli import app
-from dsui.data.registry import PUBLISHED
+from dsui.data.registry import DATASETS
 
 
 def told(*arguments: str) -> dict[str, dict[str, str | None]]:
@@ -31,7 +31,7 @@ def test_versions_devices_and_data_sets_are_told(tmp_path: Path) -> None:
     assert facts["versions"]["numpy"] == np.__version__
     assert (facts["versions"]["python"] or "").startswith(platform.python_version())
     assert (facts["machine"]["GPUs"] is None) == (not torch.cuda.is_available())
-    assert list(facts["data"]) == ["folder", *PUBLISHED]
+    assert list(facts["data"]) == ["folder", *DATASETS]
     assert facts["data"]["folder"] == str(tmp_path)
     assert facts["data"]["svhn"] == f"test in {tmp_path}"
     assert facts["data"]["cifar10"] is None
@@ -51,7 +51,7 @@ def test_what_cannot_be_told_says_why_and_the_rest_is_told(monkeypatch: pytest.M
 
     monkeypatch.setattr("dsui.evaluation.results.commit", broken)
     monkeypatch.setattr(torch.cuda, "is_available", broken)
-    monkeypatch.setattr("dsui.data.published.Published.present", broken)
+    monkeypatch.setattr("dsui.data.info.DatasetInfo.present", broken)
     facts = told("--root", str(tmp_path / "nowhere"))
     assert facts["versions"]["commit"] == "cannot be told (RuntimeError: the driver is too old)"
     assert facts["machine"]["GPUs"] == facts["data"]["svhn"] == facts["versions"]["commit"]

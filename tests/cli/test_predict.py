@@ -24,7 +24,7 @@ from dsui.cli import app, main
 from dsui.cli.predict import _json
 from dsui.data.registry import load
 from dsui.deploy.predictor import Predictor
-from dsui.deploy.rows import Row
+from dsui.deploy.rows import PredictionRow
 
 SHAPE = ["--size", "8", "--channels", "1"]
 OPTIONS = [*SHAPE, "--backbone", "small", "--recipe", "demo", "--device", "cpu", "--quiet"]
@@ -104,7 +104,7 @@ def test_digits_are_accepted_and_noise_and_files_that_are_none_are_not(
     (tmp_path / "text.png").write_text("this is no image")
     answer = dsui(place.run, place.test, place.noise, tmp_path, "--coverage", "0.95", "--device", "cpu")
     rows = answer.rows()
-    assert list(rows[0]) == list(Row._fields)
+    assert list(rows[0]) == list(PredictionRow._fields)
     digits, noise, bad = rows[:797], rows[797:997], rows[997:]
     assert [Path(row["file"]).name for row in bad] == ["cut.png", "text.png"]
     assert "truncated" in bad[0]["error"]
@@ -172,7 +172,7 @@ def test_an_interrupted_command_keeps_its_rows_and_the_former_file(
         yield from sorted(paths[0].iterdir())[:55]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dsui.data.image_files.image_files", interrupted)
+    monkeypatch.setattr("dsui.data.folder.image_files", interrupted)
     (tmp_path / "p.csv").write_text("former")
     chosen: list[str | Path] = [place.run, place.noise, "--batch", "10"]
     answer = dsui(*chosen, "--out", tmp_path / "p.csv")
@@ -199,7 +199,7 @@ def test_what_was_written_can_be_read_while_it_grows(
             seen.append(growing.read_text().count("\n") if growing.exists() else 0)
             yield file
 
-    monkeypatch.setattr("dsui.data.image_files.image_files", watched)
+    monkeypatch.setattr("dsui.data.folder.image_files", watched)
     with (tmp_path / "printed").open("w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         where: list[str | Path] = [] if printed else ["--out", tmp_path / "p.csv"]
@@ -233,7 +233,7 @@ def test_nothing_to_predict_is_told_and_leaves_no_file(dsui: Predict, place: Pla
 
 
 def test_what_is_no_number_is_null_in_json() -> None:
-    text = _json([Row("a.png", "0", math.nan, math.inf, None, None, None)]).decode()
+    text = _json([PredictionRow("a.png", "0", math.nan, math.inf, None, None, None)]).decode()
     assert json.loads(text, parse_constant=pytest.fail)["probability"] is None
 
 

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from dsui.cli import app
 from dsui.cli.study_screen import StudyScreen
 from dsui.errors import DsuiError
-from dsui.evaluation.results import Row, read
+from dsui.evaluation.results import ResultRow, read
 from dsui.experiments.grid_file import load_grid
 from dsui.experiments.study import Study
-from dsui.training.run_folder import CONFIG, WEIGHTS
+from dsui.runs.folder import CONFIG, WEIGHTS
 
 GRID = """
 title: Two methods on digits
@@ -55,7 +55,7 @@ def figures(out: Path) -> list[tuple[object, ...]]:
     return [(row.run, row.task, row.score, _untimed(row)) for row in rows]
 
 
-def _untimed(row: Row) -> dict[str, float]:
+def _untimed(row: ResultRow) -> dict[str, float]:
     return {name: value for name, value in row.metrics.items() if name != "seconds_per_1000"}
 
 

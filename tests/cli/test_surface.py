@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 
 from dsui.cli import app, main
 from dsui.deploy.predictor import BATCH
-from dsui.training.checkpoint import SHORTEST_PAUSE
+from dsui.runs.checkpoint import SHORTEST_PAUSE
 
 Words = tuple[str, ...]
 LONG: set[Words] = {("demo",), ("verify",)}

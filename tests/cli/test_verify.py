@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from dsui.cli import app, main
 from dsui.errors import DsuiError
-from dsui.evaluation.results import Row
+from dsui.evaluation.results import ResultRow
 from dsui.experiments import verification
 
 
@@ -21,7 +21,7 @@ def dsui(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["verify", *arguments])
 
 
-def shipped(change: float = 0.0, method: str = "dsui") -> list[Row]:
+def shipped(change: float = 0.0, method: str = "dsui") -> list[ResultRow]:
     """The shipped rows of the seeds that are run again, the metrics of one method changed."""
     return [
         replace(row, metrics={name: value + change for name, value in row.metrics.items()})
@@ -33,9 +33,9 @@ def shipped(change: float = 0.0, method: str = "dsui") -> list[Row]:
 
 
 @pytest.fixture
-def pretend(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+def pretend(monkeypatch: pytest.MonkeyPatch) -> list[ResultRow]:
     """Rows that a run gives without running; a test fills them in."""
-    rows: list[Row] = []
+    rows: list[ResultRow] = []
     monkeypatch.setattr(verification, "run", lambda *_: rows)
     return rows
 
@@ -51,7 +51,7 @@ def test_the_shipped_experiment_passes_here() -> None:
     assert found["versions"]["torch"] == torch.__version__
 
 
-def test_equal_figures_are_a_table_and_a_sentence(pretend: list[Row]) -> None:
+def test_equal_figures_are_a_table_and_a_sentence(pretend: list[ResultRow]) -> None:
     pretend += shipped()
     result = dsui()
     assert result.exit_code == 0
@@ -66,7 +66,7 @@ def test_equal_figures_are_a_table_and_a_sentence(pretend: list[Row]) -> None:
     assert line.split()[2:4] == [f"{100 * sum(values) / len(values):.2f}"] * 2
 
 
-def test_figures_within_chance_are_verified_and_told(pretend: list[Row]) -> None:
+def test_figures_within_chance_are_verified_and_told(pretend: list[ResultRow]) -> None:
     pretend += shipped(change=-0.0015)
     result = dsui()
     assert result.exit_code == 0
@@ -75,7 +75,7 @@ def test_figures_within_chance_are_verified_and_told(pretend: list[Row]) -> None
 
 
 def test_wrong_figures_are_named_with_what_it_may_mean(
-    pretend: list[Row], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pretend: list[ResultRow], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pretend += [replace(row, versions={"torch": "0.1"}) for row in shipped(change=-0.4, method="msp")]
     monkeypatch.setattr(sys, "argv", ["dsui", "verify"])
@@ -90,7 +90,7 @@ def test_wrong_figures_are_named_with_what_it_may_mean(
     assert "here torch 0.1" in error
 
 
-def test_quiet_says_nothing_but_what_is_wrong(pretend: list[Row]) -> None:
+def test_quiet_says_nothing_but_what_is_wrong(pretend: list[ResultRow]) -> None:
     pretend += shipped()
     assert dsui("--quiet").output == ""
     pretend[:] = shipped(change=-0.2)
@@ -98,14 +98,14 @@ def test_quiet_says_nothing_but_what_is_wrong(pretend: list[Row]) -> None:
         CliRunner().invoke(app, ["verify", "--quiet"], catch_exceptions=False)
 
 
-def test_a_missing_figure_is_not_verified(pretend: list[Row]) -> None:
+def test_a_missing_figure_is_not_verified(pretend: list[ResultRow]) -> None:
     pretend += [row for row in shipped() if row.task != "noise"]
     with pytest.raises(DsuiError, match=r"not verified: 3 of 15 .* dsui noise, log-density"):
         CliRunner().invoke(app, ["verify"], catch_exceptions=False)
 
 
 def test_json_holds_the_verdict_also_where_it_is_bad(
-    pretend: list[Row], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pretend: list[ResultRow], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pretend += shipped(change=-0.2)
     monkeypatch.setattr(sys, "argv", ["dsui", "verify", "--json"])

@@ -15,19 +15,19 @@ from dsui.backbones import registry as backbones
 from dsui.cli import app, documents, names
 from dsui.cli.bars import Bars
 from dsui.data.pseudo import PSEUDO
-from dsui.data.registry import PUBLISHED
+from dsui.data.registry import DATASETS
 from dsui.detectors import registry as detectors
 from dsui.evaluation.tasks import TASKS
 from dsui.experiments import grid_file
 from dsui.methods import registry as methods
+from dsui.recipe import Recipe
 from dsui.report.columns import METRICS
-from dsui.training import recipe_file
-from dsui.training.recipe import Recipe
+from dsui.runs import recipe_file
 
 
 def test_names_are_those_of_the_registries() -> None:
-    assert names.data() == tuple(PUBLISHED)
-    assert names.foreign() == (*PUBLISHED, *PSEUDO)
+    assert names.data() == tuple(DATASETS)
+    assert names.foreign() == (*DATASETS, *PSEUDO)
     assert names.methods() == methods.names()
     assert names.backbones() == backbones.names()
     assert names.detectors() == detectors.names()
@@ -53,7 +53,7 @@ def completed(line: str) -> list[str]:
         ("dsui re", ["reproduce", "report"]),
         ("dsui data ", ["list", "get", "check"]),
         ("dsui data get cifar", ["cifar10", "cifar100"]),
-        ("dsui train --data dig", [name for name in PUBLISHED if name.startswith("dig")]),
+        ("dsui train --data dig", [name for name in DATASETS if name.startswith("dig")]),
         ("dsui train --method m", ["msp", "mc-dropout"]),
         ("dsui train --backbone ", list(backbones.names())),
         ("dsui train --recipe p", ["paper"]),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dsui.data.archive import unpack
+from dsui.data.download import unpack
 from dsui.errors import DataError
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from official_files import random_pixels, write_cifar10, write_idx, write_svhn
 from PIL import Image
 
 from dsui.data import registry
 from dsui.data.check import channel_means, check
-from dsui.data.published import Split
+from dsui.data.info import Split
 from dsui.errors import DataError
+from tests.support.official_files import random_pixels, write_cifar10, write_idx, write_svhn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,9 +27,9 @@ MEANS = tuple((PIXELS / 255).mean((0, 1, 3)).tolist())
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The test split of an SVHN that was published with ten images."""
     write_svhn(tmp_path / "test_32x32.mat", PIXELS, list(range(1, 11)))
-    entry = registry.PUBLISHED["svhn"]
+    entry = registry.DATASETS["svhn"]
     splits = {"train": entry.splits["train"], "test": Split(10, MEANS, ("test_32x32.mat",))}
-    monkeypatch.setitem(registry.PUBLISHED, "svhn", replace(entry, splits=splits))
+    monkeypatch.setitem(registry.DATASETS, "svhn", replace(entry, splits=splits))
     return tmp_path
 
 
@@ -75,9 +75,9 @@ def test_a_damaged_split_is_a_problem_beside_the_sound_one(tmp_path: Path) -> No
 def test_only_whole_files_count_as_present(tmp_path: Path) -> None:
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "train-images-idx3-ubyte.gz.yann.lecun.com.part").touch()
-    assert registry.PUBLISHED["mnist"].present(tmp_path) == ()
+    assert registry.DATASETS["mnist"].present(tmp_path) == ()
     write_idx(tmp_path / "MNIST" / "raw", "train", random_pixels(1, 28, 28), [1])
-    assert registry.PUBLISHED["mnist"].present(tmp_path) == ("train",)
+    assert registry.DATASETS["mnist"].present(tmp_path) == ("train",)
 
 
 @pytest.mark.parametrize("name", ["digits", "digits-256", "photos"])

@@ -13,10 +13,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from official_files import CIFAR10_NAMES, python2_pickle, random_pixels, write_cifar10, write_cifar100
 
 from dsui.data.cifar import cifar10, cifar100
 from dsui.errors import DataError
+from tests.support.official_files import CIFAR10_NAMES, python2_pickle, random_pixels, write_cifar10, write_cifar100
 
 BATCH = python2_pickle({"data": random_pixels(2, 3072), "labels": [0, 1]})
 

@@ -16,9 +16,9 @@ import pytest
 
 from dsui.data.digits import digit_set
 from dsui.data.download import fetch, get
-from dsui.data.progress import silent
-from dsui.data.published import Published, RemoteFile
+from dsui.data.info import DatasetInfo, RemoteFile
 from dsui.errors import DataError
+from dsui.progress import silent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -216,7 +216,7 @@ def test_a_full_disk_is_told_and_not_blamed_on_the_mirror(
     assert len(server.requests) == 1
 
 
-def archived(server: Server, manner: str = "works") -> Published:
+def archived(server: Server, manner: str = "works") -> DatasetInfo:
     """A data set whose archive holds the folder `set` with one file."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as tar:
@@ -226,7 +226,7 @@ def archived(server: Server, manner: str = "works") -> Published:
     server.content = stream.getvalue()
     address = f"http://127.0.0.1:{server.server_port}/{manner}/set.tar.gz"
     file = RemoteFile("set.tar.gz", (address,), ("set/images",), b"\x1f\x8b", unpacks_to="set")
-    return Published("set", lambda _, split: digit_set(split), 10, (1, 8, 8), {}, "", "", files=(file,))
+    return DatasetInfo("set", lambda _, split: digit_set(split), 10, (1, 8, 8), {}, "", "", files=(file,))
 
 
 def test_an_archive_is_fetched_once_unpacked_and_removed(server: Server, tmp_path: Path) -> None:

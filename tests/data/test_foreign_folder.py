@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from dsui.data.foreign_folder import foreign_folder
+from dsui.data.foreign import foreign_folder
 from dsui.errors import DataError
 
 

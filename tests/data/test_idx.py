@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from official_files import idx_bytes, random_pixels, write_idx
 
 from dsui.data.idx import fashion_mnist, mnist
 from dsui.errors import DataError
+from tests.support.official_files import idx_bytes, random_pixels, write_idx
 
 if TYPE_CHECKING:
     from pathlib import Path

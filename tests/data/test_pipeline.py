@@ -9,7 +9,7 @@ from PIL import Image
 
 from dsui.data.dataset import MemorySet
 from dsui.data.folder import FolderSet, folder_set
-from dsui.data.pipeline import Batch, ResidentSource, StreamedSource, epoch_batches, open_source, plain_batches
+from dsui.data.pipeline import Batch, ResidentLoader, StreamedLoader, epoch_batches, open_loader, plain_batches
 from dsui.errors import DataError
 
 CPU = torch.device("cpu")
@@ -33,7 +33,7 @@ def collected(batches: list[Batch]) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_streamed_batches_equal_resident_ones(folder: FolderSet, workers: int) -> None:
-    resident, streamed = ResidentSource(folder, CPU), StreamedSource(folder, CPU, workers)
+    resident, streamed = ResidentLoader(folder, CPU), StreamedLoader(folder, CPU, workers)
     for epoch in (0, 1):
         order = list(epoch_batches(20, 6, seed=0, epoch=epoch))
         pairs = zip(resident.stream(order), streamed.stream(order), strict=True)
@@ -46,14 +46,14 @@ def test_streamed_batches_equal_resident_ones(folder: FolderSet, workers: int) -
 
 
 def test_a_stream_that_was_left_can_be_started_again(folder: FolderSet) -> None:
-    streamed = StreamedSource(folder, CPU, workers=1)
+    streamed = StreamedLoader(folder, CPU, workers=1)
     for _ in streamed.stream(plain_batches(20, 2)):
         break
     assert torch.equal(collected(list(streamed.stream(plain_batches(20, 6))))[2], torch.arange(20))
 
 
 def test_batches_hold_the_images_and_labels_of_their_indices(folder: FolderSet) -> None:
-    source = ResidentSource(folder, CPU)
+    source = ResidentLoader(folder, CPU)
     for batch in source.stream(epoch_batches(20, 4, seed=3, epoch=0)):
         assert torch.equal(batch.images, folder.read(batch.indices))
         assert torch.equal(batch.labels, folder.labels[batch.indices])
@@ -62,10 +62,10 @@ def test_batches_hold_the_images_and_labels_of_their_indices(folder: FolderSet) 
 
 def test_a_set_larger_than_the_budget_is_streamed(folder: FolderSet) -> None:
     size = 20 * 3 * 8 * 8
-    assert isinstance(open_source(folder, CPU, memory_budget=size), ResidentSource)
-    streamed = open_source(folder, CPU, memory_budget=size - 1, workers=0)
-    assert isinstance(streamed, StreamedSource)
-    assert isinstance(open_source(folder, CPU), ResidentSource)
+    assert isinstance(open_loader(folder, CPU, memory_budget=size), ResidentLoader)
+    streamed = open_loader(folder, CPU, memory_budget=size - 1, workers=0)
+    assert isinstance(streamed, StreamedLoader)
+    assert isinstance(open_loader(folder, CPU), ResidentLoader)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -80,7 +80,7 @@ def test_a_bad_file_met_by_a_worker_is_one_sentence_that_names_it(tmp_path: Path
     broken = tmp_path / "train" / "dog" / "a.png"
     broken.write_bytes(broken.read_bytes()[:2000])
     with pytest.raises(DataError, match=r"dog/a.png cannot be used .* mend or remove it") as caught:
-        list(StreamedSource(images, CPU, workers).stream(plain_batches(2, 2)))
+        list(StreamedLoader(images, CPU, workers).stream(plain_batches(2, 2)))
     assert "\n" not in str(caught.value)
 
 
@@ -113,4 +113,4 @@ def test_impossible_batches_are_named() -> None:
             list(epoch_batches(*arguments))
     empty = MemorySet("none", ("a",), torch.empty(0, 1, 2, 2, dtype=torch.uint8), torch.empty(0, dtype=torch.int64))
     with pytest.raises(DataError, match="none holds no image"):
-        open_source(empty, CPU)
+        open_loader(empty, CPU)

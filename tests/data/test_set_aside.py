@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsui.data.set_aside import for_test
+from dsui.data.folder import for_test
 
 ROOT = Path("/anywhere")
 NAMES = st.lists(st.text("abcdefgh123", min_size=1, max_size=4), min_size=1, max_size=40, unique=True)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from official_files import CIFAR10_NAMES
 from PIL import Image
 
 from dsui.data.dataset import MemorySet, Subset
 from dsui.data.folder import folder_set
 from dsui.data.splits import ClassSplit, class_split, known_part, unknown_part
 from dsui.errors import DataError
+from tests.support.official_files import CIFAR10_NAMES
 
 if TYPE_CHECKING:
     from pathlib import Path

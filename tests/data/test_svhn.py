@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from official_files import random_pixels, write_svhn
 
 from dsui.data.svhn import svhn
 from dsui.errors import DataError
+from tests.support.official_files import random_pixels, write_svhn
 
 if TYPE_CHECKING:
     from pathlib import Path

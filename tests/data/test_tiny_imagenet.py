@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from official_files import plain_jpeg, write_tiny_imagenet
 
 from dsui.data.tiny_imagenet import tiny_imagenet
 from dsui.errors import DataError
+from tests.support.official_files import plain_jpeg, write_tiny_imagenet
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dsui.data.image_files import image_files
-from dsui.deploy.files import ahead
+from dsui.data.folder import image_files
+from dsui.deploy.inputs import ahead
 
 
 def test_folders_are_searched_at_any_depth_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: py
     def refuse(path: Path) -> Iterator[object]:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("dsui.deploy.files.os.scandir", refuse)
+    monkeypatch.setattr("dsui.deploy.inputs.os.scandir", refuse)
     assert list(image_files([tmp_path])) == [tmp_path]
 
 

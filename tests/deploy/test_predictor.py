@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from digit_runs import CPU, HELD_OUT, calibrated, run
 from PIL import Image
 from safetensors.torch import save_file
 from scipy import stats
@@ -17,12 +16,13 @@ from dsui import Prediction, Predictor
 from dsui.data.registry import load
 from dsui.errors import DsuiError
 from dsui.evaluation.cache import OutputCache
-from dsui.evaluation.model import run_facts
-from dsui.evaluation.sources import Sources
+from dsui.evaluation.sources import ImageSources
 from dsui.evaluation.tasks import Evaluation
 from dsui.methods.dsui import DualSupervised
-from dsui.training.run_folder import WEIGHTS
-from dsui.training.weights import load_weights, save_weights
+from dsui.runs.folder import WEIGHTS
+from dsui.runs.model import run_facts
+from dsui.runs.weights import load_weights, save_weights
+from tests.support.digit_runs import CPU, HELD_OUT, calibrated, run
 
 TEST = load("digits", "test").read(torch.arange(797))
 LABELS = load("digits", "test").labels
@@ -39,8 +39,8 @@ def test_it_says_what_evaluation_says_of_the_same_images(method: str, settings: 
     path = run(method, held_out=HELD_OUT, **settings)
     facts = run_facts(path)
     with OutputCache(facts, CPU, keep=False) as cache:
-        evaluation = Evaluation(cache, Sources(facts.config, facts.classes))
-        stored, scores = evaluation.scores(Sources(facts.config, facts.classes).own())
+        evaluation = Evaluation(cache, ImageSources(facts.config, facts.classes))
+        stored, scores = evaluation.scores(ImageSources(facts.config, facts.classes).own())
         outputs = stored.whole()
     count = 797 if method != "mc-dropout" else 500  # evaluation's second batch of 500 goes on with other draws
     said = Predictor.load(path, "cpu").predict(TEST[:count], batch=500)

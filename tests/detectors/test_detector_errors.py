@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from toy_features import faint, in_domain
 
 from dsui.detectors.ash import ASH
 from dsui.detectors.em_mixture import EMMixture
@@ -22,7 +21,8 @@ from dsui.detectors.registry import DETECTORS, build, names, obstacle
 from dsui.detectors.she import SHE
 from dsui.detectors.vim import ViM
 from dsui.errors import DsuiError
-from dsui.evaluation.outputs import Outputs
+from dsui.outputs import Outputs
+from tests.support.toy_features import faint, in_domain
 
 TRAIN = in_domain(30)
 LABELLED = [name for name, kind in DETECTORS.items() if kind.needs_labels]

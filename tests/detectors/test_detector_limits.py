@@ -14,8 +14,8 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import normalize
 from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, MultivariateNormal, Normal
-from toy_features import BIAS, CLASSES, WEIGHT, WIDTH, classified, faint, in_domain, unseen
 
+from dsui import scores
 from dsui.detectors import correct, em_mixture, knn, react
 from dsui.detectors import detector as detector_module
 from dsui.detectors.ash import ASH
@@ -32,8 +32,8 @@ from dsui.detectors.registry import build, names
 from dsui.detectors.relative_mahalanobis import RelativeMahalanobis
 from dsui.detectors.she import SHE
 from dsui.detectors.vim import ViM, default_dimension
-from dsui.evaluation import scores
-from dsui.evaluation.outputs import Outputs
+from dsui.outputs import Outputs
+from tests.support.toy_features import BIAS, CLASSES, WEIGHT, WIDTH, classified, faint, in_domain, unseen
 
 TRAIN = in_domain(60, seed=0)
 TEST = Outputs.concatenated([classified(in_domain(8, 1).features), faint(40), unseen(40)])

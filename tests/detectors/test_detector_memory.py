@@ -13,7 +13,7 @@ COVARIANCES = CLASSES * WIDTH * WIDTH * 8
 PROGRAM = f"""
 import json, resource, torch
 from dsui.detectors.registry import build, names
-from dsui.evaluation.outputs import Outputs
+from dsui.outputs import Outputs
 
 torch.set_num_threads(1)
 generator = torch.Generator().manual_seed(0)
@@ -47,7 +47,7 @@ def test_peak_memory_stays_far_below_the_tensors_that_must_not_exist() -> None:
 NARROW = """
 import resource, torch
 from dsui.detectors.knn import KNN
-from dsui.evaluation.outputs import Outputs
+from dsui.outputs import Outputs
 
 torch.set_num_threads(1)
 features = torch.randn(16384, 16, generator=torch.Generator().manual_seed(0))

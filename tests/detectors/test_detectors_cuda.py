@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from toy_features import faint, in_domain
 
 from dsui.detectors.registry import build, names
-from dsui.detectors.temperature import fit_temperature
+from dsui.evaluation.temperature import fit_temperature
+from tests.support.toy_features import faint, in_domain
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

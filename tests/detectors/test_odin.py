@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
-from toy_features import BIAS, WEIGHT, WIDTH, faint, in_domain, separation
 
 from dsui.detectors.odin import Odin
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.scores import max_probability
 from dsui.methods.method import Method
 from dsui.methods.registry import build
-from dsui.training.recipe_file import load_recipe
+from dsui.outputs import Outputs
+from dsui.runs.recipe_file import load_recipe
+from dsui.scores import max_probability
+from tests.support.toy_features import BIAS, WEIGHT, WIDTH, faint, in_domain, separation
 
 
 class Linear(Method):

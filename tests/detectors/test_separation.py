@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from toy_features import classified, dim, faint, in_domain, separation, spiked, unseen
 
 from dsui.detectors.ash import ASH
 from dsui.detectors.detector import Detector
 from dsui.detectors.em_mixture import EMMixture
 from dsui.detectors.openmax import OpenMax
 from dsui.detectors.registry import build, names
-from dsui.evaluation.outputs import Outputs
+from dsui.outputs import Outputs
+from tests.support.toy_features import classified, dim, faint, in_domain, separation, spiked, unseen
 
 BY_FEATURES = ("knn", "vim", "mahalanobis", "gda", "em-mixture")
 

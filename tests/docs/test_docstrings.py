@@ -5,7 +5,8 @@ from __future__ import annotations
 import runpy
 
 import pytest
-from fences import ROOT
+
+from tests.support.fences import ROOT
 
 pytest.importorskip("sphinx")
 from docutils import nodes

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fences import ROOT, fences, run_python, run_shell
 
-from dsui.deploy.threshold import Threshold
+from dsui.runs.threshold import Threshold
+from tests.support.fences import ROOT, fences, run_python, run_shell
 
 GUIDE = ROOT / "docs" / "guide.md"
 TEST_DIGITS = 797

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from fences import ROOT
 
 from dsui.methods.registry import names
+from tests.support.fences import ROOT
 
 LINK = re.compile(r"!?\[[^]]*\]\(([^)\s]+)\)")
 NOT_PROSE = re.compile(r"^```.*?^```$|^    .*?$|`[^`\n]+`", re.MULTILINE | re.DOTALL)

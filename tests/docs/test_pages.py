@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from fences import ROOT, fences, run_python, run_shell
 from sklearn.datasets import load_digits
 from torch import nn
 
-from dsui.evaluation.results import Row
+from dsui.evaluation.results import ResultRow
+from tests.support.fences import ROOT, fences, run_python, run_shell
 
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 
@@ -72,6 +72,6 @@ def test_the_page_on_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     given = {"scores_a": strong, "errors_a": errors, "scores_b": weak, "errors_b": errors}
     names = run_all(DOCS / "evaluation.md", given)
     assert names["difference"].low > 0
-    assert all(isinstance(row, Row) and row.foreign == "photos" for row in names["rows"])
+    assert all(isinstance(row, ResultRow) and row.foreign == "photos" for row in names["rows"])
     assert "knn" in {row.score for row in names["rows"]}
     assert len(names["scores"]["uncertainty"]) == 797

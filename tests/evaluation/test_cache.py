@@ -18,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import digit_runs
 import pytest
 import torch
 from safetensors import safe_open
@@ -26,16 +25,16 @@ from torch import Tensor
 
 from dsui.data.augment import Transform
 from dsui.data.dataset import MemorySet
-from dsui.errors import DsuiError
+from dsui.errors import DsuiError, RunError
 from dsui.evaluation import cache as module
-from dsui.evaluation.cache import OutputCache, Source, StoredOutputs
-from dsui.evaluation.model import Model, RunFacts, run_facts
-from dsui.evaluation.outputs import Outputs
+from dsui.evaluation.cache import ImageSource, OutputCache, StoredOutputs
 from dsui.methods.method import Method
-from dsui.training.checkpoint import RunError
-from dsui.training.config import RunConfig
-from dsui.training.recipe_file import load_recipe
-from dsui.training.run_folder import WEIGHTS
+from dsui.outputs import Outputs
+from dsui.runs.config import RunConfig
+from dsui.runs.folder import WEIGHTS
+from dsui.runs.model import Model, RunFacts, run_facts
+from dsui.runs.recipe_file import load_recipe
+from tests.support import digit_runs
 
 CPU = torch.device("cpu")
 CLASSES = ("even", "odd")
@@ -79,8 +78,8 @@ def images(count: int = 230, seed: int = 0) -> MemorySet:
     return MemorySet("squares", CLASSES, pixels, torch.arange(count) % 2)
 
 
-def source(identity: str = "first", name: str = "test", count: int = 230, seed: int = 0) -> Source:
-    return Source(name, identity, lambda: images(count, seed))
+def source(identity: str = "first", name: str = "test", count: int = 230, seed: int = 0) -> ImageSource:
+    return ImageSource(name, identity, lambda: images(count, seed))
 
 
 @pytest.fixture
@@ -128,7 +127,7 @@ def test_a_forward_pass_happens_once_and_later_the_model_is_not_even_loaded(
     def absent() -> MemorySet:
         raise AssertionError("the images were read")
 
-    again = OutputCache(facts, CPU).get(Source("test", "first", absent))
+    again = OutputCache(facts, CPU).get(ImageSource("test", "first", absent))
     assert right(again)
     assert (again.count, again.passes, again.classes, again.device, len(again.paths)) == (230, 3, CLASSES, "cpu", 3)
     assert again.seconds > 0
@@ -139,12 +138,12 @@ def test_the_next_sets_images_are_read_while_one_is_looked_at_and_those_that_are
     cache.get(source())
     read: list[str] = []
 
-    def named(name: str) -> Source:
+    def named(name: str) -> ImageSource:
         def load() -> MemorySet:
             read.append(name)
             return images()
 
-        return Source(name, "first", load)
+        return ImageSource(name, "first", load)
 
     asked = cache.read_ahead([named(name) for name in ("test", *"abcdef")])
     assert next(asked).name == "a"
@@ -159,7 +158,7 @@ def test_images_that_cannot_be_read_are_told_when_their_turn_comes(facts: RunFac
     def broken() -> MemorySet:
         raise DsuiError("no such images.")
 
-    asked = OutputCache(facts, CPU).read_ahead([source(), Source("broken", "", broken)])
+    asked = OutputCache(facts, CPU).read_ahead([source(), ImageSource("broken", "", broken)])
     next(asked)
     with pytest.raises(DsuiError, match="no such images"):
         next(asked).load()
@@ -216,7 +215,7 @@ def test_outputs_of_another_model_are_not_used(facts: RunFacts, change: Callable
 
 
 @pytest.mark.parametrize("other", [source("second", seed=1), source("second"), source(name="svhn")])
-def test_outputs_of_other_images_are_not_used(facts: RunFacts, other: Source) -> None:
+def test_outputs_of_other_images_are_not_used(facts: RunFacts, other: ImageSource) -> None:
     cache = OutputCache(facts, CPU)
     cache.get(source())
     found: list[StoredOutputs] = []
@@ -343,7 +342,7 @@ def test_seconds_are_those_of_the_model_and_not_of_loading(facts: RunFacts) -> N
         time.sleep(0.5)
         return images()
 
-    assert OutputCache(facts, CPU).get(Source("test", "slow", slow)).seconds < 0.4
+    assert OutputCache(facts, CPU).get(ImageSource("test", "slow", slow)).seconds < 0.4
 
 
 def test_two_at_once_compute_only_once(facts: RunFacts) -> None:
@@ -355,7 +354,7 @@ def test_two_at_once_compute_only_once(facts: RunFacts) -> None:
         return images()
 
     def get(_: int) -> bool:
-        return right(OutputCache(facts, CPU).get(Source("test", "slow", slow)))
+        return right(OutputCache(facts, CPU).get(ImageSource("test", "slow", slow)))
 
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(get, range(3))) == [True, True, True]
@@ -364,7 +363,7 @@ def test_two_at_once_compute_only_once(facts: RunFacts) -> None:
 
 def test_images_of_another_shape_are_refused(facts: RunFacts) -> None:
     pixels = torch.zeros(4, 3, 8, 8, dtype=torch.uint8)
-    wide = Source("wide", "", lambda: MemorySet("wide", CLASSES, pixels, torch.zeros(4, dtype=torch.int64)))
+    wide = ImageSource("wide", "", lambda: MemorySet("wide", CLASSES, pixels, torch.zeros(4, dtype=torch.int64)))
     with pytest.raises(DsuiError, match=r"wide has images of \(3, 8, 8\) and .*run was trained on \(1, 2, 2\)"):
         OutputCache(facts, CPU).get(wide)
     with pytest.raises(DsuiError, match="holds no image"):
@@ -435,12 +434,12 @@ from dsui.data.augment import Transform
 from dsui.data.dataset import MemorySet
 from dsui.evaluation import cache as module
 from dsui.evaluation.cache import OutputCache, Source
-from dsui.evaluation.model import Model, RunFacts
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.scores import all_scores, reference
+from dsui.runs.model import Model, RunFacts
+from dsui.outputs import Outputs
+from dsui.scores import all_scores, reference
 from dsui.host_memory import keep_freed_memory
-from dsui.training.config import RunConfig
-from dsui.training.recipe_file import load_recipe
+from dsui.runs.config import RunConfig
+from dsui.runs.recipe_file import load_recipe
 from types import SimpleNamespace
 
 torch.set_num_threads(1)
@@ -487,7 +486,7 @@ def test_peak_memory_does_not_grow_with_the_number_of_images(tmp_path: Path, cal
 
 def test_a_default_that_changes_makes_older_outputs_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = OutputCache(run_facts(digit_runs.run()), digit_runs.CPU)
-    source = Source("set", "identity", lambda: None)  # type: ignore[arg-type, return-value]
+    source = ImageSource("set", "identity", lambda: None)  # type: ignore[arg-type, return-value]
     before = cache._names(source)
     monkeypatch.setattr("dsui.evaluation.cache.effective_options", lambda _method, _given: {"samples": 51})
     assert cache._names(source) != before
@@ -518,7 +517,7 @@ def test_sets_that_wait_to_be_read_are_not_waited_for_when_one_cannot_be(facts: 
 
         return load
 
-    asked = OutputCache(facts, CPU).read_ahead([Source(name, "", slow(name)) for name in "abc"])
+    asked = OutputCache(facts, CPU).read_ahead([ImageSource(name, "", slow(name)) for name in "abc"])
     next(asked)
     asked.close()  # type: ignore[attr-defined]
     time.sleep(0.7)

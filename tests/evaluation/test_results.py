@@ -9,11 +9,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-import result_row
 
 import dsui
 from dsui.errors import DsuiError
-from dsui.evaluation.results import Row, append, commit, read, versions
+from dsui.evaluation.results import ResultRow, append, commit, read, versions
+from tests.support import result_row
 
 CONTRACT = """
 run, method, objective, data, backbone, recipe, seed, task, foreign, score, metrics,
@@ -31,18 +31,18 @@ ROW = replace(
 
 
 def test_row_has_the_fields_of_the_contract_and_survives_json_to_the_last_bit() -> None:
-    assert [field.name for field in fields(Row)] == NAMES
+    assert [field.name for field in fields(ResultRow)] == NAMES
     assert list(json.loads(ROW.to_json())) == NAMES
-    assert Row.from_json(ROW.to_json()) == ROW
+    assert ResultRow.from_json(ROW.to_json()) == ROW
     attack = replace(ROW, foreign=0.1, n_positive=None)
-    assert Row.from_json(attack.to_json()) == attack
+    assert ResultRow.from_json(attack.to_json()) == attack
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_metric_that_is_no_number_is_null_on_disk_and_nan_in_memory(value: float) -> None:
     text = replace(ROW, metrics={"auroc": value, "aupr": 0.5}).to_json()
     assert json.loads(text)["metrics"] == {"auroc": None, "aupr": 0.5}
-    back = Row.from_json(text).metrics
+    back = ResultRow.from_json(text).metrics
     assert math.isnan(back["auroc"])
     assert back["aupr"] == 0.5
 
@@ -179,9 +179,9 @@ def test_commit_without_git_is_none(checkout: Path, monkeypatch: pytest.MonkeyPa
 def test_a_field_of_the_wrong_kind_is_no_row(field: str) -> None:
     wrong = "many" if field in {"n_positive", "seconds"} else 3
     with pytest.raises(ValueError, match=f"^{field} is "):
-        Row.from_json(json.dumps(json.loads(ROW.to_json()) | {field: wrong}))
+        ResultRow.from_json(json.dumps(json.loads(ROW.to_json()) | {field: wrong}))
 
 
 def test_a_figure_beyond_all_floats_is_no_figure() -> None:
     with pytest.raises(ValueError, match="a figure is too large for a number"):
-        Row.from_json(ROW.to_json().replace('"metrics": {', f'"metrics": {{"huge": {10**400}, '))
+        ResultRow.from_json(ROW.to_json().replace('"metrics": {', f'"metrics": {{"huge": {10**400}, '))

@@ -10,23 +10,23 @@ from typing import Any, cast
 
 import pytest
 import torch
-from digit_runs import digit_config
 from PIL import Image
 
 from dsui.data.registry import load
 from dsui.errors import DataError, DsuiError
-from dsui.evaluation.model import Model
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.sources import Sources
+from dsui.evaluation.sources import ImageSources
+from dsui.outputs import Outputs
+from dsui.runs.model import Model
+from tests.support.digit_runs import digit_config
 
 DIGITS = tuple("0123456789")
 KNOWN = "0,1,2,3,4,5"
 
 
-def sources(**choices: Any) -> Sources:
+def sources(**choices: Any) -> ImageSources:
     part = choices.pop("part", "test")
     config = digit_config(**choices)
-    return Sources(config, DIGITS[:6] if config.known else DIGITS, part)
+    return ImageSources(config, DIGITS[:6] if config.known else DIGITS, part)
 
 
 def test_in_domain_images_are_the_whole_test_split() -> None:
@@ -66,15 +66,15 @@ def test_foreign_images_take_the_runs_shape() -> None:
     assert sources().foreign("photos").load().shape == (1, 8, 8)
     noise = sources().noise().load()
     assert (noise.shape, len(noise.labels)) == ((1, 8, 8), 10_000)
-    colour = Sources(replace(digit_config(), size=32, channels=3, data="cifar10"), DIGITS)
+    colour = ImageSources(replace(digit_config(), size=32, channels=3, data="cifar10"), DIGITS)
     assert colour.foreign("digits").load().shape == (3, 32, 32)
 
 
 def test_foreign_names_are_the_sets_that_are_there_without_the_runs_own(tmp_path: Path) -> None:
-    assert Sources(digit_config(), DIGITS, root=tmp_path).foreign_names() == ("photos",)
+    assert ImageSources(digit_config(), DIGITS, root=tmp_path).foreign_names() == ("photos",)
     (tmp_path / "test_32x32.mat").write_bytes(b"")
-    assert Sources(digit_config(), DIGITS, root=tmp_path).foreign_names() == ("photos", "svhn")
-    of_svhn = Sources(replace(digit_config(), data="svhn"), DIGITS, root=tmp_path)
+    assert ImageSources(digit_config(), DIGITS, root=tmp_path).foreign_names() == ("photos", "svhn")
+    of_svhn = ImageSources(replace(digit_config(), data="svhn"), DIGITS, root=tmp_path)
     assert of_svhn.foreign_names() == ("photos",)
 
 
@@ -85,7 +85,7 @@ def test_a_wrong_foreign_name_is_found_before_any_image_is_read() -> None:
         sources().foreign("digits")
 
 
-def identities(of: Sources) -> dict[str, tuple[str, str]]:
+def identities(of: ImageSources) -> dict[str, tuple[str, str]]:
     found = {"own": of.own(), "training": of.training(), "noise": of.noise(), "photos": of.foreign("photos")}
     found["attacked"] = of.attacked(0.1)
     return {name: (source.name, source.identity) for name, source in found.items()}
@@ -106,7 +106,7 @@ def test_no_two_sources_of_a_run_are_taken_for_each_other() -> None:
     assert others[1]["own"] != first["own"]
     strengths = [sources().attacked(epsilon) for epsilon in (0.1, 0.1 + 1e-9, 0.2)]
     assert len({(source.name, source.identity) for source in strengths}) == 3
-    larger = Sources(replace(digit_config(), size=16), DIGITS)
+    larger = ImageSources(replace(digit_config(), size=16), DIGITS)
     for name in ("noise", "photos"):
         assert identities(larger)[name] != first[name]
 
@@ -120,7 +120,7 @@ def test_the_split_names_the_in_domain_images_alike_for_all_seeds_and_methods() 
         sources(known=KNOWN).split,
         sources(held_out=0.1).split,
         sources(held_out=0.1, part="held-out").split,
-        Sources(digit_config(), DIGITS[::-1]).split,
+        ImageSources(digit_config(), DIGITS[::-1]).split,
     }
     assert len(splits) == 5
 
@@ -159,9 +159,9 @@ def photos(tmp_path: Path) -> Path:
     return tmp_path / "photos"
 
 
-def of_folder(path: Path, part: Any = "test", held_out: float = 0.25, skip_bad: bool = False) -> Sources:
+def of_folder(path: Path, part: Any = "test", held_out: float = 0.25, skip_bad: bool = False) -> ImageSources:
     config = replace(digit_config(held_out=held_out), data=f"folder:{path}")
-    return Sources(config, ("ant", "bee", "cat"), part, skip_bad=skip_bad)
+    return ImageSources(config, ("ant", "bee", "cat"), part, skip_bad=skip_bad)
 
 
 def test_own_files_are_read_at_the_size_the_run_was_trained_on(photos: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_class_that_vanished_or_was_renamed_is_told_whichever_images_are_asked
 
 def test_a_known_class_that_is_another_now_is_told(photos: Path) -> None:
     run = of_folder(photos, held_out=0)
-    known = Sources(replace(run.config, known="0,2"), ("ant", "cat"))
+    known = ImageSources(replace(run.config, known="0,2"), ("ant", "cat"))
     assert known.unknown().load().classes == ("bee",)
     for split in ("train", "test"):
         (photos / split / "cat").rename(photos / split / "dog")
@@ -222,7 +222,7 @@ def test_a_run_that_was_trained_without_unreadable_files_is_evaluated_without_th
     for split in ("train", "test"):
         (photos / split / "ant" / "broken.png").write_bytes(b"no image")
     run = of_folder(photos)
-    remembering = Sources(replace(run.config, skip_bad=True), run.classes)
+    remembering = ImageSources(replace(run.config, skip_bad=True), run.classes)
     assert [len(source.load().labels) for source in (remembering.own(), remembering.training())] == [12, 9]
 
 
@@ -241,7 +241,7 @@ def test_an_unreadable_foreign_image_is_an_error_or_left_out(tmp_path: Path) -> 
     (tmp_path / "bad.png").touch()
     with pytest.raises(DataError, match=r"bad\.png cannot be used"):
         sources().foreign(f"folder:{tmp_path}").load()
-    skipping = Sources(digit_config(), DIGITS, skip_bad=True)
+    skipping = ImageSources(digit_config(), DIGITS, skip_bad=True)
     assert len(skipping.foreign(f"folder:{tmp_path}").load().labels) == 1
 
 

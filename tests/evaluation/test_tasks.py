@@ -10,7 +10,6 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from digit_runs import calibrated, evaluation, run
 from PIL import Image
 from sklearn.metrics import accuracy_score, average_precision_score, log_loss, roc_auc_score
 
@@ -21,11 +20,12 @@ from dsui.detectors.knn import KNN
 from dsui.detectors.relative_mahalanobis import RelativeMahalanobis
 from dsui.errors import DsuiError
 from dsui.evaluation import cache, tasks
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.results import Row
-from dsui.evaluation.sources import Part, Sources
+from dsui.evaluation.results import ResultRow
+from dsui.evaluation.sources import ImageSources, Part
 from dsui.evaluation.tasks import TASKS, Evaluation
+from dsui.outputs import Outputs
 from dsui.report.comparison import available, compare
+from tests.support.digit_runs import calibrated, evaluation, run
 
 KNOWN = "0,1,2,3,4,5"
 PLAIN = {"max_probability", "entropy", "max_logit", "energy", "sirc_energy", "uncertainty"}
@@ -36,17 +36,19 @@ DENSITY = PLAIN | {
 }
 
 
-def rows_of(task: str, of: Evaluation, foreign: tuple[str, ...] = (), epsilons: tuple[float, ...] = ()) -> list[Row]:
+def rows_of(
+    task: str, of: Evaluation, foreign: tuple[str, ...] = (), epsilons: tuple[float, ...] = ()
+) -> list[ResultRow]:
     return list(of.rows(task, foreign, epsilons))
 
 
-def by_score(rows: list[Row]) -> dict[str, Row]:
+def by_score(rows: list[ResultRow]) -> dict[str, ResultRow]:
     found = {str(row.score): row for row in rows if row.task != "accuracy"}
     assert len(found) == len([row for row in rows if row.task != "accuracy"])
     return found
 
 
-def check_against_sklearn(row: Row, ours: torch.Tensor, theirs: torch.Tensor) -> None:
+def check_against_sklearn(row: ResultRow, ours: torch.Tensor, theirs: torch.Tensor) -> None:
     """All ranking metrics of foreign samples (theirs) among in-domain ones, by other means than dsui's."""
     scores = torch.cat([ours, theirs]).numpy()
     positive = np.arange(len(scores)) >= len(ours)
@@ -174,7 +176,7 @@ def test_rows_say_where_they_come_from() -> None:
         assert row.metrics["seconds_per_1000"] == pytest.approx(
             1000 * (row.seconds or 0) / 797, abs=1e-3
         )  # row.seconds is in ms
-        assert Row.from_json(row.to_json()) == row
+        assert ResultRow.from_json(row.to_json()) == row
     assert {row.objective for row in rows_of("misclassification", evaluation(run()))} == {None}
 
 
@@ -336,7 +338,7 @@ def test_a_class_without_an_evaluated_image_is_told_of_once(tmp_path: Path) -> N
                 Image.fromarray(image[0].numpy()).save(tmp_path / split / str(label) / f"{number}.png")
     told: list[str] = []
     asked = evaluation(run(), warn=told.append)
-    asked.sources = Sources(replace(asked.sources.config, data=f"folder:{tmp_path}"), asked.sources.classes)
+    asked.sources = ImageSources(replace(asked.sources.config, data=f"folder:{tmp_path}"), asked.sources.classes)
     rows_of("misclassification", asked)
     rows_of("noise", asked)
     assert told == ["no image evaluated is of the class 0, so that the figures say nothing of it."]

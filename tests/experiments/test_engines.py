@@ -14,11 +14,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tiny_grid import TINY, rkl_reads_msp, tiny_study  # noqa: F401
 
 from dsui.errors import DsuiError
 from dsui.experiments.engines import several_processes, slurm_script, visible_gpus, with_ray
 from dsui.experiments.study import Job
+from tests.support.tiny_grid import TINY, rkl_reads_msp, tiny_study  # noqa: F401
 
 NOTE = """
 import os, sys, time

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_grid import TINY, rkl_reads_msp  # noqa: F401
 
 from dsui.errors import DsuiError
-from dsui.evaluation.published import PublishedRow, published
-from dsui.evaluation.scores import COMMON, all_scores, reference
+from dsui.evaluation.paper_tables import PaperRow, paper_rows
 from dsui.experiments.grid import Cell, Grid
 from dsui.experiments.grid_checks import GridError
 from dsui.experiments.grid_file import load_grid, names, parsed
 from dsui.methods import registry as methods
-from dsui.training.recipe_file import load_recipe
+from dsui.runs.recipe_file import load_recipe
+from dsui.scores import COMMON, all_scores, reference
+from tests.support.tiny_grid import TINY, rkl_reads_msp  # noqa: F401
 
 FIVE = 5
 
@@ -67,12 +67,12 @@ def test_every_shipped_grid_is_named_in_the_test_above() -> None:
 
 
 def test_accuracy_runs_where_the_paper_prints_a_number_and_nowhere_else() -> None:
-    printed = {(row.method, row.data, row.backbone) for row in published("table2")}
+    printed = {(row.method, row.data, row.backbone) for row in paper_rows("table2")}
     assert places(load_grid("accuracy")) == dict.fromkeys(printed, FIVE)
 
 
 def test_ablation_trains_the_parts_of_table_1() -> None:
-    def parts(row: PublishedRow) -> tuple[object, ...]:
+    def parts(row: PaperRow) -> tuple[object, ...]:
         assert row.settings is not None
         return row.settings["components"], row.settings["push"], row.settings["regularizer"]
 
@@ -80,12 +80,12 @@ def test_ablation_trains_the_parts_of_table_1() -> None:
         (cell.config.recipe.components, cell.config.recipe.objective != "sgvb", cell.config.recipe.regularizer)
         for cell in load_grid("ablation").cells
     }
-    assert trained == {parts(row) for row in published("table1")}
+    assert trained == {parts(row) for row in paper_rows("table1")}
 
 
 def test_noise_and_open_set_run_every_method_of_their_tables() -> None:
     for name, table in (("noise", "table4"), ("open-set", "table3")):
-        printed = {(row.method, row.data) for row in published(table)}
+        printed = {(row.method, row.data) for row in paper_rows(table)}
         assert {(cell.predictor, cell.config.data) for cell in load_grid(name).cells} == printed
 
 

@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from tiny_grid import CONDITIONS, TINY, Silent, carry_out, figures, rkl_reads_msp, tiny_study  # noqa: F401
 
 from dsui.data.registry import load
-from dsui.evaluation.model import load_model, run_facts
-from dsui.evaluation.published import published
-from dsui.evaluation.results import Row, read
+from dsui.evaluation.paper_tables import paper_rows
+from dsui.evaluation.results import ResultRow, read
 from dsui.experiments import cell_run, estimate, figure_points
 from dsui.experiments.grid import Cell
 from dsui.experiments.grid_file import load_grid, parsed
 from dsui.experiments.study import State, Study
 from dsui.experiments.study_table import columns, figure_csv, study_table
-from dsui.training.loop import InterruptedRun
-from dsui.training.run_folder import LOG, STATE, WEIGHTS
+from dsui.runs.folder import LOG, STATE, WEIGHTS
+from dsui.runs.model import load_model, run_facts
+from dsui.training.loop import InterruptedRun, SilentReporter
+from tests.support.tiny_grid import CONDITIONS, TINY, carry_out, figures, rkl_reads_msp, tiny_study  # noqa: F401
 
 CPU = torch.device("cpu")
 
@@ -46,17 +46,17 @@ def forbid_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cell_run, "fit", train)
 
 
-def row_of(cell: Cell, task: str, score: str | None, foreign: str | None, metrics: dict[str, float]) -> Row:
+def row_of(cell: Cell, task: str, score: str | None, foreign: str | None, metrics: dict[str, float]) -> ResultRow:
     config = cell.config
     facts = (cell.run, cell.predictor, None, config.data, config.backbone, config.recipe.name, config.seed)
-    return Row(*facts, task, foreign, score, metrics, None, None, None, None, {}, None, None, None)
+    return ResultRow(*facts, task, foreign, score, metrics, None, None, None, None, {}, None, None, None)
 
 
-def accuracy_of(cell: Cell) -> Row:
+def accuracy_of(cell: Cell) -> ResultRow:
     return row_of(cell, "accuracy", "prediction", None, {"accuracy": 0.9})
 
 
-def pretend(study: Study, cell: Cell, *rows: Row) -> None:
+def pretend(study: Study, cell: Cell, *rows: ResultRow) -> None:
     """Write a cell down as done with these rows."""
     record = {"rows": [json.loads(row.to_json()) for row in rows], "points": []}
     study.write(f"cells/{cell.key}.json", json.dumps(record))
@@ -97,7 +97,7 @@ def test_a_changed_evaluation_trains_nothing_and_a_changed_run_only_itself(
 
 
 def test_a_stopped_run_is_half_done_and_goes_on_to_the_same_figures(finished: Study, tmp_path: Path) -> None:
-    class Impatient(Silent):
+    class Impatient(SilentReporter):
         def epoch(self, row: dict[str, object]) -> None:
             if row["epoch"] == 0:
                 os.kill(os.getpid(), signal.SIGINT)
@@ -257,7 +257,7 @@ def test_fewer_classes_and_held_out_images_take_less_time() -> None:
 
 def test_the_accuracy_table_is_table_2_and_dashes_stand_where_the_paper_has_them(tmp_path: Path) -> None:
     study = Study(load_grid("accuracy"), tmp_path)
-    printed = {(row.method, row.data, row.backbone): row.metrics["accuracy"] for row in published("table2")}
+    printed = {(row.method, row.data, row.backbone): row.metrics["accuracy"] for row in paper_rows("table2")}
     for cell in study.grid.cells:
         mean = printed[cell.predictor, cell.config.data, cell.config.backbone]
         off = 0.001 * (cell.config.seed - 2)

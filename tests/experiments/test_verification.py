@@ -10,29 +10,27 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from result_row import ROW
 from scipy import stats
 from torch import Tensor
 
-from dsui import objectives
+from dsui import objectives, scores
 from dsui.errors import DsuiError
-from dsui.evaluation import scores
-from dsui.evaluation.results import Row
+from dsui.evaluation.results import ResultRow
 from dsui.experiments import verification
 from dsui.experiments.cell_run import Conditions
 from dsui.experiments.verification import (
     FALSE_ALARMS,
     SEEDS,
     Check,
-    Silent,
     checks,
     deviations_allowed,
     experiment,
     run,
 )
-from dsui.training.loop import InterruptedRun
+from dsui.training.loop import InterruptedRun, SilentReporter
+from tests.support.result_row import ROW
 
-CONDITIONS = Conditions(None, torch.device("cpu"), False, Silent())
+CONDITIONS = Conditions(None, torch.device("cpu"), False, SilentReporter())
 SHIPPED = verification.shipped_rows()
 
 
@@ -93,7 +91,7 @@ def test_training_at_a_fraction_of_the_rate_is_noticed() -> None:
     assert ("accuracy", "prediction", "accuracy") in wrong(found)
 
 
-def rows(values: Sequence[float], metric: str = "auroc") -> list[Row]:
+def rows(values: Sequence[float], metric: str = "auroc") -> list[ResultRow]:
     return [replace(ROW, seed=seed, metrics={metric: value}) for seed, value in enumerate(values)]
 
 

@@ -14,7 +14,6 @@ from typing import Any, cast, get_args
 import pytest
 import torch
 import torch.nn.functional as F
-from on_digits import images, means, noise, predicted, train, trained, trainer_for
 from torch import Tensor, nn
 from torch.distributions import Categorical, MixtureSameFamily, Normal, kl_divergence
 
@@ -33,10 +32,11 @@ from dsui.methods.variational import (
     mixture_divergence,
     mixture_log_prob,
 )
+from dsui.recipe import RecipeError
+from dsui.runs.recipe_file import load_recipe, method_options
 from dsui.training.optimizer import parameter_groups
-from dsui.training.recipe import RecipeError
-from dsui.training.recipe_file import load_recipe, method_options
 from dsui.training.trainer import Trainer
+from tests.support.on_digits import images, means, noise, predicted, train, trained, trainer_for
 
 NECK: dict[str, Any] = {"neck": True, "dropout": 0.2}
 PRIORS: tuple[Prior, ...] = get_args(Prior)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import torch.nn.functional as F
-from on_digits import CPU, images, moved, predicted, train, trainer_for
 from torch import Tensor
 
 from dsui.backbones.decoder import resized
@@ -18,12 +17,13 @@ from dsui.data.noise import uniform_noise
 from dsui.evaluation.metrics import auroc
 from dsui.methods.c2ae import ConditionedAutoEncoder, foreign_partners, wrong_labels
 from dsui.methods.registry import build
-from dsui.training.config import RunConfig
+from dsui.recipe import Recipe
+from dsui.runs.config import RunConfig
+from dsui.runs.recipe_file import load_recipe
 from dsui.training.distributed import World
-from dsui.training.recipe import Recipe
-from dsui.training.recipe_file import load_recipe
 from dsui.training.step import LossModule
 from dsui.training.trainer import Trainer
+from tests.support.on_digits import CPU, images, moved, predicted, train, trainer_for
 
 KNOWN = tuple("012345")
 

@@ -8,7 +8,6 @@ from statistics import mean
 
 import pytest
 import torch
-from on_digits import Trained, accuracy, images, means, noise, predicted, three_seeds, trained, trainer_for
 from torch import Tensor
 from torch.distributions import Dirichlet
 from torch.distributions import kl_divergence as reference_kl
@@ -20,9 +19,20 @@ from dsui.evaluation.metrics import auroc
 from dsui.methods.dirichlet import kl_divergence, label_concentrations
 from dsui.methods.dpn import SMALLEST, PriorNetwork
 from dsui.methods.registry import build
-from dsui.training.recipe_file import load_recipe
+from dsui.runs.recipe_file import load_recipe
 from dsui.training.step import LossModule
 from dsui.training.trainer import Trainer
+from tests.support.on_digits import (
+    Trained,
+    accuracy,
+    images,
+    means,
+    noise,
+    predicted,
+    three_seeds,
+    trained,
+    trainer_for,
+)
 
 BOTH = ("dpn", "rkl")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import torch
-from on_digits import means, three_seeds, trainer_for
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
 from dsui.methods.dsui import DualSupervised
 from dsui.methods.dsui_density import DensityPrediction
 from dsui.methods.registry import build
-from dsui.training.recipe_file import load_recipe
+from dsui.runs.recipe_file import load_recipe
+from tests.support.on_digits import means, three_seeds, trainer_for
 
 
 def test_it_is_the_posterior_of_the_mixtures_flattened_for_short_features() -> None:

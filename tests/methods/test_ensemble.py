@@ -8,20 +8,30 @@ from statistics import mean
 
 import pytest
 import torch
-from on_digits import Trained, accuracy, images, means, misclassification, noise, predicted, three_seeds, trainer_for
 from scipy.special import logsumexp, softmax
 from scipy.stats import entropy
 from torch import Tensor, nn
 
 from dsui.errors import DsuiError
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.scores import mutual_information
 from dsui.head import MoGMMHead
 from dsui.methods.ensemble import Ensemble
 from dsui.methods.method import Method, Turn
 from dsui.methods.registry import build, names
-from dsui.training.recipe_file import load_recipe
+from dsui.outputs import Outputs
+from dsui.runs.recipe_file import load_recipe
+from dsui.scores import mutual_information
 from dsui.training.trainer import Trainer
+from tests.support.on_digits import (
+    Trained,
+    accuracy,
+    images,
+    means,
+    misclassification,
+    noise,
+    predicted,
+    three_seeds,
+    trainer_for,
+)
 
 WHOLE: dict[str, object] = {
     "epochs": 2,

@@ -7,15 +7,15 @@ from functools import cache
 import pytest
 import torch
 import torch.nn.functional as F
-from on_digits import CPU, Trained, accuracy, moved, trained
 from torch import Tensor
 
-from dsui.evaluation import scores
+from dsui import scores
 from dsui.evaluation.metrics import auroc
 from dsui.methods.g_openmax import GenerativeOpenMax, Judged
 from dsui.methods.registry import build
+from dsui.runs.recipe_file import load_recipe
 from dsui.training.optimizer import make_optimizer
-from dsui.training.recipe_file import load_recipe
+from tests.support.on_digits import CPU, Trained, accuracy, moved, trained
 
 
 def made(backbone: str = "small", channels: int = 1, classes: int = 10) -> GenerativeOpenMax:

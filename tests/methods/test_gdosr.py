@@ -7,7 +7,19 @@ from statistics import mean
 import numpy as np
 import pytest
 import torch
-from on_digits import (
+from scipy.special import log_softmax
+from torch import Tensor
+
+from dsui.backbones.own import as_backbone
+from dsui.backbones.registry import own_backbone
+from dsui.backbones.small import SmallNet
+from dsui.data.noise import uniform_noise
+from dsui.errors import DsuiError
+from dsui.methods.gdosr import Answers, GenerativeDiscriminative, symmetries, transformed_at_random
+from dsui.methods.registry import build
+from dsui.recipe import Recipe
+from dsui.runs.recipe_file import load_recipe
+from tests.support.on_digits import (
     NOISE_IMAGES,
     Trained,
     accuracy,
@@ -20,18 +32,6 @@ from on_digits import (
     train,
     trainer_for,
 )
-from scipy.special import log_softmax
-from torch import Tensor
-
-from dsui.backbones.own import as_backbone
-from dsui.backbones.registry import lent
-from dsui.backbones.small import SmallNet
-from dsui.data.noise import uniform_noise
-from dsui.errors import DsuiError
-from dsui.methods.gdosr import Answers, GenerativeDiscriminative, symmetries, transformed_at_random
-from dsui.methods.registry import build
-from dsui.training.recipe import Recipe
-from dsui.training.recipe_file import load_recipe
 
 
 def made(
@@ -238,7 +238,7 @@ def test_impossible_options_are_refused(options: dict[str, object], sentence: st
 
 def test_a_module_of_the_users_own_is_refused_because_it_takes_one_image() -> None:
     with (
-        lent(as_backbone(SmallNet(), (1, 8, 8)), "Net") as name,
+        own_backbone(as_backbone(SmallNet(), (1, 8, 8)), "Net") as name,
         pytest.raises(
             DsuiError, match="gdosr cannot be built on own:Net; choose --backbone small or resnet18 or vgg16"
         ),

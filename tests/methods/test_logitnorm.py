@@ -7,12 +7,12 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from on_digits import images, means, noise, three_seeds, trainer_for
 from scipy.special import log_softmax
 
 from dsui.methods.logitnorm import LogitNorm
 from dsui.methods.registry import build
-from dsui.training.recipe_file import load_recipe
+from dsui.runs.recipe_file import load_recipe
+from tests.support.on_digits import images, means, noise, three_seeds, trainer_for
 
 
 def made(temperature: float = 0.04) -> LogitNorm:

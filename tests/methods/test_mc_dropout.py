@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from on_digits import errors, images, means, noise, predicted, train, trained, trainer_for
 from scipy.stats import entropy
 from torch import Tensor, nn
 
@@ -23,8 +22,9 @@ from dsui.evaluation.metrics import auroc
 from dsui.methods.mc_dropout import MCDropout
 from dsui.methods.msp import MaxSoftmax
 from dsui.methods.registry import build
-from dsui.training.recipe_file import load_recipe
+from dsui.runs.recipe_file import load_recipe
 from dsui.training.trainer import Trainer
+from tests.support.on_digits import errors, images, means, noise, predicted, train, trained, trainer_for
 
 NECK: dict[str, Any] = {"neck": True, "dropout": 0.2}
 

@@ -7,15 +7,15 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from on_digits import images, means, predicted, three_seeds, train, trainer_for
 
 from dsui.density import LN_2PI
 from dsui.errors import DsuiError
-from dsui.evaluation.calibration import calibration_metrics
-from dsui.evaluation.scores import sphere_logits
+from dsui.evaluation.reliability import calibration_metrics
 from dsui.methods.registry import build, names
-from dsui.training.recipe import RecipeError
-from dsui.training.recipe_file import load_recipe, method_options
+from dsui.recipe import RecipeError
+from dsui.runs.recipe_file import load_recipe, method_options
+from dsui.scores import sphere_logits
+from tests.support.on_digits import images, means, predicted, three_seeds, train, trainer_for
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,29 @@ from statistics import mean
 import pytest
 import torch
 import torch.nn.functional as F
-from on_digits import CPU, Trained, images, means, moved, noise, predicted, three_seeds, train, trainer_for
 from torch import Tensor
 
 from dsui.backbones.sde import TimedConvolution
 from dsui.errors import DsuiError
-from dsui.evaluation.outputs import Outputs
 from dsui.methods.registry import build
 from dsui.methods.sde_net import SDENet, euler_maruyama
+from dsui.outputs import Outputs
+from dsui.recipe import Recipe
+from dsui.runs.recipe_file import load_recipe
 from dsui.training.optimizer import make_optimizer, set_rate
-from dsui.training.recipe import Recipe
-from dsui.training.recipe_file import load_recipe
 from dsui.training.trainer import Trainer
+from tests.support.on_digits import (
+    CPU,
+    Trained,
+    images,
+    means,
+    moved,
+    noise,
+    predicted,
+    three_seeds,
+    train,
+    trainer_for,
+)
 
 
 def made(backbone: str = "small", channels: int = 1, recipe: Recipe | None = None, **options: object) -> SDENet:

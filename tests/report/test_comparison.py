@@ -5,15 +5,15 @@ import statistics
 from dataclasses import replace
 
 import pytest
-import result_row
 from scipy import stats
 
-from dsui.evaluation.published import published
-from dsui.evaluation.results import Row
+from dsui.evaluation.paper_tables import paper_rows
+from dsui.evaluation.results import ResultRow
 from dsui.evaluation.statistics import holm
 from dsui.report.columns import Figure
 from dsui.report.comparison import available, compare
-from dsui.report.tables import Cell, Table
+from dsui.report.tables import Entry, Table
+from tests.support import result_row
 
 ROW = replace(
     result_row.ROW,
@@ -24,7 +24,7 @@ OURS, MSP, RKL = [0.91, 0.92, 0.93], [0.80, 0.81, 0.82], [0.88, 0.90, 0.96]
 AUROC = Figure("cifar10", "resnet18", "ood", "svhn", "entropy", "auroc")
 
 
-def runs(method: str, values: list[float], metric: str = "auroc", **changes: object) -> list[Row]:
+def runs(method: str, values: list[float], metric: str = "auroc", **changes: object) -> list[ResultRow]:
     rows = []
     for seed, value in enumerate(values):
         row = replace(ROW, method=method, run=f"{method}-{seed}", seed=seed, metrics={metric: value})
@@ -35,7 +35,7 @@ def runs(method: str, values: list[float], metric: str = "auroc", **changes: obj
 THREE = [*runs("dsui", OURS), *runs("msp", MSP, objective=None), *runs("rkl", RKL, objective=None)]
 
 
-def cell(table: Table, label: str, column: int = 0, quoted: bool = False) -> Cell:
+def cell(table: Table, label: str, column: int = 0, quoted: bool = False) -> Entry:
     return next(line for line in table.lines if (line.label, line.quoted) == (label, quoted)).cells[column]
 
 
@@ -66,7 +66,7 @@ def test_welch_and_holm_are_options_and_named_in_the_note() -> None:
 
 @pytest.mark.parametrize(("name", "count"), [("table2", 33), ("table3", 29), ("table4", 20)])
 def test_papers_tables_come_out_with_the_papers_marks(name: str, count: int) -> None:
-    rows = published(name)
+    rows = paper_rows(name)
     figures = available([], rows)
     table = compare([], quoted=rows)
     marks = 0
@@ -87,7 +87,7 @@ def test_papers_tables_come_out_with_the_papers_marks(name: str, count: int) -> 
 
 
 def test_papers_emphasis_of_table_4_is_best_bold_and_second_underlined() -> None:
-    table = compare([], quoted=published("table4"))
+    table = compare([], quoted=paper_rows("table4"))
     for column in range(4):
         assert dict(zip([line.label for line in table.lines], table.places(column), strict=True)) == {
             "msp": None, "mc-dropout": None, "dpn": None, "rkl": None, "sde-net": "best", "dsui": "second",
@@ -109,7 +109,7 @@ def test_too_few_runs_are_told_in_the_note_instead_of_marks() -> None:
     assert all(line.cells[0].mark is None for line in alone.lines)
     assert alone.note == "One run each, so without deviation. Nothing is tested: fewer than two runs."
     mixed = compare([*THREE, *runs("dpn", [0.5])])
-    assert cell(mixed, "dpn") == Cell(0.5, None, 1)
+    assert cell(mixed, "dpn") == Entry(0.5, None, 1)
     assert cell(mixed, "msp").mark == "\u2713"
     assert "over 1 to 3 runs" in mixed.note
     assert "Not tested (fewer than two runs): dpn." in mixed.note
@@ -139,7 +139,7 @@ def test_methods_trained_in_several_ways_have_a_line_for_each_and_are_never_aver
 
 def test_own_runs_are_tested_against_published_figures_which_stand_apart() -> None:
     own = runs("dsui", [0.9309, 0.9310, 0.9308], metric="accuracy", task="accuracy", foreign=None, score=None)
-    table = compare(own, available(own), quoted=published("table2"))
+    table = compare(own, available(own), quoted=paper_rows("table2"))
     assert [line.quoted for line in table.lines] == [False] + [True] * 6
     assert cell(table, "dsui", quoted=True).mark == "\u00d7"
     assert cell(table, "msp", quoted=True).mark == "\u2713"
@@ -150,9 +150,9 @@ def test_own_runs_are_tested_against_published_figures_which_stand_apart() -> No
 def test_published_figure_without_a_backbone_stands_beside_every_backbone() -> None:
     noise = {"data": "cifar100", "task": "noise", "foreign": "noise"}
     own = [*runs("msp", MSP, **noise), *runs("msp", MSP, backbone="vgg16", **noise)]
-    figures = [f for f in available(own, published("table4")) if (f.score, f.metric) == ("entropy", "auroc")]
+    figures = [f for f in available(own, paper_rows("table4")) if (f.score, f.metric) == ("entropy", "auroc")]
     assert [f.backbone for f in figures] == ["resnet18", "vgg16"]
-    table = compare(own, figures, quoted=published("table4"))
+    table = compare(own, figures, quoted=paper_rows("table4"))
     assert [c.mean for c in table.lines[-1].cells] == [0.975, 0.975]
 
 
@@ -229,7 +229,7 @@ def test_reader_is_told_of_figures_that_do_not_exist_of_mixed_protocols_and_of_s
 
 def test_method_whose_only_figure_does_not_exist_has_a_dash() -> None:
     table = compare([*THREE, *runs("dpn", [math.nan])])
-    assert cell(table, "dpn") == Cell()
+    assert cell(table, "dpn") == Entry()
 
 
 def test_three_methods_with_two_figures_are_ranked_by_both() -> None:

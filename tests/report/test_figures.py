@@ -11,7 +11,6 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-import result_row
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,9 +18,9 @@ from PIL import Image
 from torch import Tensor
 
 from dsui.errors import DsuiError
-from dsui.evaluation.calibration import reliability_bins
 from dsui.evaluation.metrics import aupr, aurc, auroc
-from dsui.evaluation.results import Row
+from dsui.evaluation.reliability import reliability_bins
+from dsui.evaluation.results import ResultRow
 from dsui.report.figures import canvas
 from dsui.report.figures.canvas import BLUE, INK, SKY, Drawing, pens, to_inline, to_png, to_svg
 from dsui.report.figures.components import component_usage
@@ -32,6 +31,7 @@ from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, panels
 from dsui.report.figures.profile import densest, least_dense, profile
 from dsui.report.figures.reliability import reliability
 from dsui.report.figures.training import accuracies, losses
+from tests.support import result_row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,7 +157,7 @@ ROW = replace(
 FIGURES = {"msp": (0.80, 0.86), "dsui": (0.90, 0.91)}
 
 
-def rows(task: str, foreign: str | float | None = None, shift: float = 0.0, **changes: Any) -> list[Row]:
+def rows(task: str, foreign: str | float | None = None, shift: float = 0.0, **changes: Any) -> list[ResultRow]:
     return [
         replace(
             ROW,

@@ -15,10 +15,9 @@ from dsui.data.foreign import Reshaped, as_foreign
 from dsui.data.noise import noise_set
 from dsui.data.splits import class_split, known_part, unknown_part
 from dsui.report.evidence import SeenImages
-from dsui.report.origin import origin
 from dsui.report.page import page
 from dsui.report.section import Section
-from dsui.report.thumbnails import thumbnails
+from dsui.report.thumbnails import origin, thumbnails
 
 CLASSES = ("cat", "dog", "owl")
 EACH = 5

@@ -19,7 +19,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from result_row import ROW
 from sklearn.metrics import confusion_matrix
 
 from dsui.data.dataset import ImageSet
@@ -28,9 +27,8 @@ from dsui.data.registry import load
 from dsui.errors import DsuiError
 from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.metrics import auroc
-from dsui.evaluation.model import RunFacts, run_facts
 from dsui.evaluation.results import append
-from dsui.evaluation.sources import Sources
+from dsui.evaluation.sources import ImageSources
 from dsui.evaluation.tasks import Evaluation
 from dsui.report import assembly
 from dsui.report.assembly import sections
@@ -42,24 +40,20 @@ from dsui.report.overview import comparison_section, results_section
 from dsui.report.page import page, write_figures, write_page
 from dsui.report.run_section import _classes, run_section
 from dsui.report.section import Section
-from dsui.report.tables import Cell, Column, Line, Table
+from dsui.report.tables import Column, Entry, Line, Table
 from dsui.report.thumbnails import most, png
-from dsui.training.config import RunConfig
+from dsui.runs.config import RunConfig
+from dsui.runs.folder import WEIGHTS
+from dsui.runs.images import training_images
+from dsui.runs.model import RunFacts, run_facts
+from dsui.runs.recipe_file import load_recipe, method_options
+from dsui.runs.weights import load_weights, save_weights
 from dsui.training.distributed import World
-from dsui.training.images import training_images
-from dsui.training.loop import fit
-from dsui.training.recipe_file import load_recipe, method_options
-from dsui.training.run_folder import WEIGHTS
-from dsui.training.weights import load_weights, save_weights
+from dsui.training.loop import SilentReporter, fit
+from tests.support.result_row import ROW
 
 CPU = torch.device("cpu")
 POINTS = 40  # of the embedding: a picture of 600 takes ten seconds
-
-
-class Silent:
-    def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
-
-    def epoch(self, row: dict[str, object]) -> None: ...
 
 
 def train(method: str, out: Path, known: str | None = None, whole: ImageSet | None = None) -> Path:
@@ -67,7 +61,7 @@ def train(method: str, out: Path, known: str | None = None, whole: ImageSet | No
     overrides, options = method_options(method, {"epochs": 3})
     recipe = load_recipe("demo", "digits", overrides)
     config = RunConfig(whole.name, "small", method, 0, 8, 1, recipe, options, known=known)
-    fit(config, training_images(config, whole), out, CPU, World(), Silent())
+    fit(config, training_images(config, whole), out, CPU, World(), SilentReporter())
     return out
 
 
@@ -86,7 +80,7 @@ def evidence(shelf: Path) -> dict[str, Evidence]:
 
 
 def gathered(facts: RunFacts, foreign: tuple[str, ...] = ("photos",), name: str | None = None) -> Evidence:
-    sources = Sources(facts.config, facts.classes)
+    sources = ImageSources(facts.config, facts.classes)
     with OutputCache(facts, CPU) as cache:
         asked = Evaluation(cache, sources)
         return gather(name or facts.name, f"run-1-{facts.name}", asked, foreign, POINTS)
@@ -461,7 +455,7 @@ def digit_files(tmp_path: Path) -> Path:
 
 def test_images_of_a_folder_are_shown_with_their_files(digit_files: Path, tmp_path: Path) -> None:
     run = run_facts(train("msp", tmp_path / "run", whole=folder_set(digit_files, "train", size=8, channels=1)))
-    sources = Sources(run.config, run.classes, skip_bad=True)
+    sources = ImageSources(run.config, run.classes, skip_bad=True)
     with OutputCache(run, CPU) as cache:
         found = gather("run", "run-1", Evaluation(cache, sources), ("photos",), POINTS)
     images = part([run_section(found, alone=True)], "run", "Images to look at")
@@ -590,7 +584,7 @@ def test_features_are_those_of_the_chosen_images(evidence: dict[str, Evidence], 
     own = evidence["dsui"].own
     facts = run_facts(shelf / "dsui")
     with OutputCache(facts, CPU) as cache:
-        whole = cache.get(Sources(facts.config, facts.classes).own()).whole()
+        whole = cache.get(ImageSources(facts.config, facts.classes).own()).whole()
     assert torch.equal(own.features, whole.features[own.chosen])
     assert len(own.chosen) == POINTS
 
@@ -622,9 +616,9 @@ def test_a_table_keeps_its_decimal_points_below_each_other() -> None:
         "A <title>",
         (Column(("x", "AUROC"), True, "%", 100, 2), Column(("x", "AURC"), False, "", 1, 2)),
         (
-            Line("a & b", (Cell(0.9, 0.01, 5, 0.01, "✓"), Cell(3.0))),
-            Line("quoted", (Cell(0.8, None), Cell(None)), quoted=True),
-            Line("c", (Cell(0.95, 0.112, 5), Cell(2.0))),
+            Line("a & b", (Entry(0.9, 0.01, 5, 0.01, "✓"), Entry(3.0))),
+            Line("quoted", (Entry(0.8, None), Entry(None)), quoted=True),
+            Line("c", (Entry(0.95, 0.112, 5), Entry(2.0))),
         ),
     )
     html = to_html(table)

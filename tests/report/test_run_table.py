@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import result_row
-
 from dsui.evaluation.tasks import TASKS
 from dsui.report.run_table import SHOWN, run_table
 from dsui.report.table_forms import to_latex, to_markdown
 from dsui.report.tables import Table
+from tests.support import result_row
 
 METRICS = ("auroc", "aupr", "aurc", "fpr95")
 ROW = replace(

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from dsui.evaluation.model import RunFacts
 from dsui.methods.registry import build, names
 from dsui.report.settings import MIXTURE, settings
-from dsui.training.config import RunConfig
-from dsui.training.recipe_file import load_recipe
+from dsui.runs.config import RunConfig
+from dsui.runs.model import RunFacts
+from dsui.runs.recipe_file import load_recipe
 
 RECIPE = load_recipe("paper", "cifar10")
 MIXED = {"dsui", "dsui-density"}

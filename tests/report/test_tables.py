@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from dsui.report.table_forms import to_csv, to_json, to_latex, to_markdown, to_terminal
-from dsui.report.tables import Cell, Column, Line, Table
+from dsui.report.tables import Column, Entry, Line, Table
 
 UP = Column(("ood", "AUROC"), True, "%", 100, 2)
 DOWN = Column(("errors", "AURC"), False, "1/1000", 1000, 1)
@@ -18,17 +18,17 @@ PLAIN = Column(("errors", "images"), None, "", 1, 0)
 
 
 def one_column(column: Column, *means: float | None) -> Table:
-    return Table("t", (column,), tuple(Line(f"m{i}", (Cell(mean),)) for i, mean in enumerate(means)))
+    return Table("t", (column,), tuple(Line(f"m{i}", (Entry(mean),)) for i, mean in enumerate(means)))
 
 
 TABLE = Table(
     "Open-set & noise: 100% of cifar_10",
     (UP, DOWN, PLAIN),
     (
-        Line("msp", (Cell(0.912345, 0.0015, 5, 0.001, "✓"), Cell(0.0123, 0.1, 5), Cell(400.0))),
-        Line("quoted|one", (Cell(0.58, None, 5), Cell(), Cell(text="none")), quoted=True),
-        Line("ours_2", (Cell(0.9512, 0.1057, 3), Cell(0.0098, 0.0001, 3, 0.7, "\u00d7"), Cell(7.0))),
-        Line("last", (Cell(1.0, 0.02, 5, 0.3, "\u00d7"), Cell(math.nan), Cell(1234.0))),
+        Line("msp", (Entry(0.912345, 0.0015, 5, 0.001, "✓"), Entry(0.0123, 0.1, 5), Entry(400.0))),
+        Line("quoted|one", (Entry(0.58, None, 5), Entry(), Entry(text="none")), quoted=True),
+        Line("ours_2", (Entry(0.9512, 0.1057, 3), Entry(0.0098, 0.0001, 3, 0.7, "\u00d7"), Entry(7.0))),
+        Line("last", (Entry(1.0, 0.02, 5, 0.3, "\u00d7"), Entry(math.nan), Entry(1234.0))),
     ),
     "Mean ± deviation over 3 to 5 runs, p < 0.05.",
 )
@@ -94,7 +94,7 @@ def test_a_caption_speaks_of_bold_only_where_something_can_be_bold() -> None:
 
 
 def test_terminal_continues_a_wide_table_below_and_loses_no_digit() -> None:
-    wide = Table("t", (UP,) * 9, (Line("a-method", (Cell(0.123456, 0.0123, mark="✓"),) * 9),))
+    wide = Table("t", (UP,) * 9, (Line("a-method", (Entry(0.123456, 0.0123, mark="✓"),) * 9),))
     for width in (40, 60, 80, 200):
         shown = terminal(wide, width)
         assert max(map(len, shown.splitlines())) <= width
@@ -105,7 +105,7 @@ def test_terminal_continues_a_wide_table_below_and_loses_no_digit() -> None:
 
 
 def test_terminal_sets_a_table_tight_before_it_breaks_it() -> None:
-    table = Table("t", (UP,) * 4, tuple(Line(f"m{i}", (Cell(0.123456, 0.0123, mark="✓"),) * 4) for i in range(2)))
+    table = Table("t", (UP,) * 4, tuple(Line(f"m{i}", (Entry(0.123456, 0.0123, mark="✓"),) * 4) for i in range(2)))
     roomy, tight = (len("method") + 4 * len(column) for column in ("   12.35 ± 1.23 ✓", "  12.35±1.23 ✓"))
     assert terminal(table, roomy).count("12.35 ± 1.23 ✓") == 8
     for width in (roomy - 1, tight):
@@ -117,7 +117,7 @@ def test_terminal_sets_a_table_tight_before_it_breaks_it() -> None:
 
 
 def test_markup_in_names_is_text() -> None:
-    table = Table("[bold]t", (Column(("[red]x",)),), (Line("[/]y", (Cell(text="[z]"),)),))
+    table = Table("[bold]t", (Column(("[red]x",)),), (Line("[/]y", (Entry(text="[z]"),)),))
     shown = terminal(table)
     assert all(text in shown for text in ("[bold]t", "[red]x", "[/]y", "[z]"))
 
@@ -143,7 +143,7 @@ def test_latex_is_balanced_escaped_and_merges_equal_headers() -> None:
     table = Table(
         r"50% of {a} & b_c #1 ~^\ <x|y> $",
         (UP, UP, DOWN),
-        (Line(r"m&_%#${}~^\|", (Cell(0.5, 0.1, 5, 0.1, "✓"), Cell(0.4), Cell(text="a & b"))), *TABLE.lines[1:2]),
+        (Line(r"m&_%#${}~^\|", (Entry(0.5, 0.1, 5, 0.1, "✓"), Entry(0.4), Entry(text="a & b"))), *TABLE.lines[1:2]),
         "note: ε → ↓",
     )
     text = to_latex(table)

@@ -12,11 +12,11 @@ import torch
 
 from dsui.data.dataset import MemorySet
 from dsui.errors import DsuiError
-from dsui.training.config import RunConfig
+from dsui.runs.config import RunConfig
+from dsui.runs.recipe_file import load_recipe
 from dsui.training.distributed import World
-from dsui.training.loop import fit
+from dsui.training.loop import SilentReporter, fit
 from dsui.training.memory import release
-from dsui.training.recipe_file import load_recipe
 from dsui.training.step import Mode, own_stream
 from dsui.training.trainer import Trainer
 
@@ -106,12 +106,6 @@ def test_compiled_steps_agree_with_eager_ones(gpu: torch.device, method: str) ->
     assert means[1] == pytest.approx(means[0], rel=0.01)
 
 
-class Silent:
-    def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
-
-    def epoch(self, row: dict[str, object]) -> None: ...
-
-
 @pytest.mark.usefixtures("deterministic")
 @pytest.mark.parametrize("method", ["dsui", "sde-net"])
 def test_a_resumed_run_reaches_the_same_bits(gpu: torch.device, method: str) -> None:
@@ -138,7 +132,7 @@ def test_a_batch_too_large_for_the_memory_names_one_that_fits(tmp_path: Path, gp
         recipe = load_recipe("paper", "cifar10", {"batch": 4096})
         run = RunConfig("cifar10", "resnet18", "dsui", 0, 32, 3, recipe)
         with pytest.raises(DsuiError, match=r"a batch of 4096 does not fit .* a batch of (2048|1024|512|256) fits"):
-            fit(run, images(), tmp_path / "run", gpu, World(), Silent())
+            fit(run, images(), tmp_path / "run", gpu, World(), SilentReporter())
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0, gpu)
     assert os.path.exists(tmp_path / "run" / "config.yaml")

@@ -18,11 +18,11 @@ from torch.multiprocessing.spawn import spawn
 
 from dsui.data.registry import load
 from dsui.errors import DsuiError
-from dsui.training.config import RunConfig
+from dsui.runs.config import RunConfig
+from dsui.runs.recipe_file import load_recipe
+from dsui.runs.weights import load_weights
 from dsui.training.distributed import DESCRIPTION, World, joined
-from dsui.training.recipe_file import load_recipe
 from dsui.training.trainer import Trainer
-from dsui.training.weights import load_weights
 
 STEPS = 20
 SGD = {"optimizer": "sgd", "peak_rate": 0.05, "momentum": 0.9, "nesterov": True, "rate_warm_up": 0}

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsui.training.recipe_file import load_recipe
+from dsui.runs.recipe_file import load_recipe
 from dsui.training.schedule import rates
 
 PAPER = load_recipe("paper", "cifar10")

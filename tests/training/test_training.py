@@ -21,17 +21,16 @@ from typer.testing import CliRunner
 from dsui.cli import app
 from dsui.data.dataset import MemorySet, chosen
 from dsui.data.registry import load
-from dsui.errors import DivergenceError, DsuiError
-from dsui.training import checkpoint
-from dsui.training.checkpoint import RunError
-from dsui.training.config import RunConfig
+from dsui.errors import DivergenceError, DsuiError, RunError
+from dsui.runs import checkpoint
+from dsui.runs.config import RunConfig
+from dsui.runs.recipe_file import load_recipe
+from dsui.runs.weights import load_weights
 from dsui.training.distributed import World
-from dsui.training.loop import InterruptedRun, fit
-from dsui.training.recipe_file import load_recipe
+from dsui.training.loop import InterruptedRun, SilentReporter, fit
 from dsui.training.schedule import rates
 from dsui.training.step import TrainingStep
 from dsui.training.trainer import Trainer
-from dsui.training.weights import load_weights
 
 CPU = torch.device("cpu")
 EVERYTHING: dict[str, Any] = {  # a state in every part: moments, an average, dropout, a warm-up that ends in EM
@@ -47,19 +46,13 @@ EVERYTHING: dict[str, Any] = {  # a state in every part: moments, an average, dr
 }
 
 
-class Silent:
-    def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
-
-    def epoch(self, row: dict[str, object]) -> None: ...
-
-
 def config(method: str = "dsui", seed: int = 0, **settings: Any) -> RunConfig:
     return RunConfig("digits", "small", method, seed, 8, 1, load_recipe("demo", "digits", settings))
 
 
 def trained(out: Path, run: RunConfig, resume: bool = False, pause: float = 60.0) -> Trainer:
     images = load("digits", "train")
-    return fit(run, images, out, CPU, World(), Silent(), resume=resume, checkpoint_seconds=pause)
+    return fit(run, images, out, CPU, World(), SilentReporter(), resume=resume, checkpoint_seconds=pause)
 
 
 def test_accuracy(trainer: Trainer) -> float:
@@ -159,7 +152,7 @@ def test_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_stopping_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    class StopAfterSecondEpoch(Silent):
+    class StopAfterSecondEpoch(SilentReporter):
         def epoch(self, row: dict[str, object]) -> None:
             if row["epoch"] == 1:  # after the warm-up, which must not end a second time
                 os.kill(os.getpid(), signal.SIGINT)
@@ -278,8 +271,8 @@ def test_a_run_that_did_not_begin_leaves_nothing_but_what_was_there(tmp_path: Pa
 
 def test_streamed_and_resident_images_train_the_same_weights(tmp_path: Path) -> None:
     images, run = load("digits", "train"), config(epochs=1)
-    resident = fit(run, images, tmp_path / "a", CPU, World(), Silent())
-    streamed = fit(run, images, tmp_path / "b", CPU, World(), Silent(), memory_budget=0)
+    resident = fit(run, images, tmp_path / "a", CPU, World(), SilentReporter())
+    streamed = fit(run, images, tmp_path / "b", CPU, World(), SilentReporter(), memory_budget=0)
     for ours, theirs in zip(resident.method.state_dict().values(), streamed.method.state_dict().values(), strict=True):
         assert torch.equal(ours, theirs)
 
@@ -329,7 +322,7 @@ def test_a_run_whose_images_have_changed_is_not_resumed(tmp_path: Path) -> None:
     whole = load("digits", "train")
     fewer = chosen(whole, torch.arange(len(whole.labels) - 1), whole.name)
     with pytest.raises(DsuiError, match="the images of digits are not those this run was begun with"):
-        fit(config(epochs=1), fewer, tmp_path, CPU, World(), Silent(), True)
+        fit(config(epochs=1), fewer, tmp_path, CPU, World(), SilentReporter(), True)
 
 
 def test_the_callers_random_numbers_go_on_as_if_nothing_had_been_trained(tmp_path: Path) -> None:

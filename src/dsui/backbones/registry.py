@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BACKBONES: dict[str, type[Backbone]] = {"small": SmallNet, "resnet18": ResNet18, "vgg16": VGG16}
 OWN = "own:"
-"""Begins the name of a backbone that is no name's but a user's module; see `lent`."""
+"""Begins the name of a backbone that is no name's but a user's module; see `own_backbone`."""
 _own: ContextVar[Backbone | None] = ContextVar("own backbone", default=None)
 
 
@@ -43,7 +43,7 @@ def build(name: str, channels: int = 3, **options: Any) -> Backbone:
 
 
 @contextmanager
-def lent(backbone: Backbone, kind: str) -> Iterator[str]:
+def own_backbone(backbone: Backbone, kind: str) -> Iterator[str]:
     """Within this context, and in this thread, the name it gives builds copies of `backbone`, weights and all."""
     token = _own.set(backbone)
     try:

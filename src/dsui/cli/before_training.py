@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dsui.data.dataset import ImageSet
-    from dsui.training.config import RunConfig
+    from dsui.runs.config import RunConfig
 
 LARGE = ("resnet18", "vgg16")
 """Backbones that take hours on a CPU."""

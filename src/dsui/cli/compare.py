@@ -16,14 +16,14 @@ from dsui.cli.options import Json, Quiet, given_path
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
-    from dsui.evaluation.published import PublishedRow
-    from dsui.evaluation.results import Row
+    from dsui.evaluation.paper_tables import PaperRow
+    from dsui.evaluation.results import ResultRow
 
 METRICS = "accuracy,auroc,aupr,aurc"
 SCORES = "max_probability,entropy,uncertainty,prediction"
 NOTES = 5
 """Most lines of results files that are named because they cannot be used."""
-AnyRow = TypeVar("AnyRow", "Row", "PublishedRow")
+AnyRow = TypeVar("AnyRow", "ResultRow", "PaperRow")
 
 
 def compare(
@@ -79,11 +79,11 @@ def compare(
     Example: dsui compare runs/* --task misclassification --score entropy
     """
     check_form(form, out, as_json)
-    from dsui.evaluation.published import published
+    from dsui.evaluation.paper_tables import paper_rows
     from dsui.report import comparison
 
     rows = _rows(runs or [], results, quiet)
-    printed = [_with_stream(row) for row in published()] if quoted else []
+    printed = [_with_stream(row) for row in paper_rows()] if quoted else []
     figures = comparison.available(rows, printed)
     wanted, usual = figures, {"score": SCORES, "metric": METRICS}
     for field, text in {"data": data, "task": task, "score": score, "metric": metric}.items():
@@ -105,10 +105,10 @@ def compare(
         formatted(table, form, out)
 
 
-def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
+def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[ResultRow]:
     from dsui.cli.bars import notes
     from dsui.evaluation.results import read
-    from dsui.training.run_folder import RESULTS
+    from dsui.runs.folder import RESULTS
 
     if lost := [run for run in runs if not run.is_dir()]:
         raise DsuiError(f"{lost[0]} is no folder of a run; name the --out of a `dsui train`.")
@@ -124,7 +124,7 @@ def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
         raise WrongUsage("name evaluated runs, or a file or folder of results with --results.")
     if not paths and results is not None:
         raise DsuiError(f"{results} holds no .jsonl file; name evaluated runs, or a file or folder of results.")
-    rows: list[Row] = []
+    rows: list[ResultRow] = []
     problems: list[str] = []
     stale = 0
     for path in paths:
@@ -144,11 +144,11 @@ def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Row]:
     return [_with_stream(row) for row in tested or rows]
 
 
-def _of_present_weights(rows: list[Row], folder: Path) -> list[Row]:
+def _of_present_weights(rows: list[ResultRow], folder: Path) -> list[ResultRow]:
     """Rows of a file in the folder of a run, without those of weights that it held before it was trained anew; rows of
     before weights were noted are of these, and give way to later ones."""
-    from dsui.evaluation.model import fingerprint, short_fingerprint
-    from dsui.training.run_folder import WEIGHTS
+    from dsui.runs.folder import WEIGHTS
+    from dsui.runs.model import fingerprint, short_fingerprint
 
     if not (folder / WEIGHTS).exists():
         return rows

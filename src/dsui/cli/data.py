@@ -17,7 +17,7 @@ from dsui.errors import DataError
 
 if TYPE_CHECKING:
     from dsui.data.check import Report
-    from dsui.data.published import Published
+    from dsui.data.info import DatasetInfo
 
 UNREADABLE_SHOWN = 20
 
@@ -36,11 +36,11 @@ def list_sets(root: Root = None, as_json: Json = False, quiet: Quiet = False) ->
     from rich.console import Console
 
     from dsui.cli.data_tables import sets_table
-    from dsui.data.registry import PUBLISHED, default_root
+    from dsui.data.registry import DATASETS, default_root
 
     root = root or default_root()
     if as_json:
-        documents.show([_facts(entry, root) for entry in PUBLISHED.values()])
+        documents.show([_facts(entry, root) for entry in DATASETS.values()])
     else:
         Console().print(sets_table(root))
 
@@ -67,9 +67,9 @@ def get(
 
     from dsui.cli.bars import Bars, notes
     from dsui.data import download
-    from dsui.data.registry import default_root, published
+    from dsui.data.registry import dataset_info, default_root
 
-    entry, root, console = published(name), root or default_root(), notes(quiet)
+    entry, root, console = dataset_info(name), root or default_root(), notes(quiet)
     if not entry.files:
         console.print(f"{name} comes with dsui's dependencies; there is nothing to fetch.", soft_wrap=True)
         if as_json:
@@ -144,7 +144,7 @@ def _content(report: Report) -> dict[str, object]:
     return {**asdict(report), "problems": report.problems}
 
 
-def _facts(entry: Published, root: Path) -> dict[str, object]:
+def _facts(entry: DatasetInfo, root: Path) -> dict[str, object]:
     return {
         "name": entry.name,
         "classes": entry.classes,

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dsui.data.check import Report, SplitReport
-from dsui.data.registry import PUBLISHED, SPLITS
+from dsui.data.registry import DATASETS, SPLITS
 
 
 def sets_table(root: Path) -> Table:
@@ -22,7 +22,7 @@ def sets_table(root: Path) -> Table:
     )
     for heading in ("name", "classes", "train", "test", "shape", "there", "licence, source"):
         table.add_column(heading, justify="right" if heading in {"classes", "train", "test", "shape"} else "left")
-    for entry in PUBLISHED.values():
+    for entry in DATASETS.values():
         present = entry.present(root)
         table.add_row(
             entry.name,

@@ -43,9 +43,9 @@ def demo(
     """
     # The networks are so small that a second thread only waits; a second process is worth a second core.
     os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS") or "1"
+    from dsui.checks import require
     from dsui.cli.bars import notes
     from dsui.experiments import demonstration_runs
-    from dsui.report.installed import require
 
     require("jinja2", "matplotlib", "openTSNE")
     began = time.monotonic()
@@ -112,7 +112,7 @@ def _show(table: Figures, report: Path, seconds: float) -> None:
 def _show_document(study: Study, table: Figures, report: Path, seconds: float) -> None:
     from dsui.experiments import demonstration
     from dsui.report import table_forms
-    from dsui.training.run_folder import RESULTS
+    from dsui.runs.folder import RESULTS
 
     documents.show(
         {

@@ -15,9 +15,9 @@ from dsui.cli.names import completion
 from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, given_path
 
 if TYPE_CHECKING:
-    from dsui.evaluation.model import RunFacts
-    from dsui.evaluation.results import Row
-    from dsui.evaluation.sources import Sources
+    from dsui.evaluation.results import ResultRow
+    from dsui.evaluation.sources import ImageSources
+    from dsui.runs.model import RunFacts
 
 PARTS = ("test", "held-out")
 VARIANTS = ("floored_posterior", "density_entropy", "density_energy", "max_logit", "norm")
@@ -113,19 +113,19 @@ def evaluate(
     from dsui.cli.bars import Bars, notes
     from dsui.cli.device import device_type
     from dsui.evaluation.cache import OutputCache
-    from dsui.evaluation.model import run_facts
     from dsui.evaluation.results import append
-    from dsui.evaluation.sources import Sources
+    from dsui.evaluation.sources import ImageSources
     from dsui.evaluation.tasks import EPSILONS, Evaluation
     from dsui.report.run_table import run_table
-    from dsui.training.run_folder import RESULTS
+    from dsui.runs.folder import RESULTS
+    from dsui.runs.model import run_facts
 
     _check_scores(scores)
     place = torch.device(device_type(device))
     console = notes(quiet)
     for facts in [run_facts(run, method) for run in runs]:
         append(facts.path / RESULTS, [])  # a folder that cannot be written to is found before any work is done
-        sources = Sources(
+        sources = ImageSources(
             facts.config, facts.classes, "test" if part == "test" else "held-out", root, skip_bad, facts.images
         )
         named = _foreign(others, sources, root)
@@ -148,7 +148,7 @@ def evaluate(
 
 def _check_scores(scores: str) -> None:
     """A mistyped one is told before any work."""
-    from dsui.evaluation.scores import COMMON, detector_scores, mistyped
+    from dsui.scores import COMMON, detector_scores, mistyped
 
     detectors = [score for name in names.detectors() for score in detector_scores(name)]
     for name in listed(scores):
@@ -156,7 +156,7 @@ def _check_scores(scores: str) -> None:
             known("score", name, (*COMMON, *detectors))
 
 
-def _shown(rows: list[Row], scores: str, asked: list[str]) -> list[Row]:
+def _shown(rows: list[ResultRow], scores: str, asked: list[str]) -> list[ResultRow]:
     """The rows of these scores, or of all but variants of others that no detector was asked for, and of accuracy."""
     there = list(dict.fromkeys(row.score or "" for row in rows if row.task != "accuracy"))
     variants = set(VARIANTS) - {name.replace("-", "_") for name in asked}
@@ -165,7 +165,7 @@ def _shown(rows: list[Row], scores: str, asked: list[str]) -> list[Row]:
     return [row for row in rows if row.task == "accuracy" or row.score in wanted]
 
 
-def _foreign(chosen_sets: list[str] | None, sources: Sources, root: Path | None) -> list[str]:
+def _foreign(chosen_sets: list[str] | None, sources: ImageSources, root: Path | None) -> list[str]:
     """One that cannot be had is found before any work is done."""
     from dsui.data.pseudo import PSEUDO
     from dsui.data.registry import check_present

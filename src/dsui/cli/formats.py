@@ -55,8 +55,9 @@ def formatted(table: Table, form: Format, out: Path | None) -> None:
     """Print the table, or write it to `out`, whose name says how where --format does not."""
     from rich.console import Console
 
+    from dsui.errors import RunError
     from dsui.report import table_forms
-    from dsui.training.checkpoint import RunError, write_whole
+    from dsui.runs.files import write_atomic
 
     if form is Format.terminal and out is None:
         console = Console()
@@ -75,7 +76,7 @@ def formatted(table: Table, form: Format, out: Path | None) -> None:
         typer.echo(text, nl=False)
     else:
         try:
-            write_whole(out, lambda stream: stream.write(text.encode()))
+            write_atomic(out, lambda stream: stream.write(text.encode()))
         except RunError as error:
             why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
             raise DsuiError(f"{out} cannot be written ({why}); choose another --out.") from error

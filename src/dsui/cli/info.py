@@ -47,7 +47,7 @@ def gathered(root: Path | None = None) -> Facts:
     """Groups of facts by name; None for a package or data set that is not there."""
     import torch
 
-    from dsui.data.registry import PUBLISHED, default_root
+    from dsui.data.registry import DATASETS, default_root
     from dsui.evaluation.results import commit
 
     versions: dict[str, Callable[[], str | None]] = {
@@ -65,7 +65,7 @@ def gathered(root: Path | None = None) -> Facts:
     folder = root or default_root()
     data: dict[str, Callable[[], str | None]] = {
         "folder": lambda: f"{folder}{'' if folder.is_dir() else ' (not there)'}",
-        **{name: lambda name=name: _present(name, folder) for name in PUBLISHED},  # type: ignore[misc]
+        **{name: lambda name=name: _present(name, folder) for name in DATASETS},  # type: ignore[misc]
     }
     groups = {"versions": versions, "machine": machine, "data": data}
     return {group: {name: _told(tell) for name, tell in asked.items()} for group, asked in groups.items()}
@@ -95,9 +95,9 @@ def _gpus() -> str | None:
 
 
 def _present(name: str, root: Path) -> str | None:
-    from dsui.data.registry import PUBLISHED
+    from dsui.data.registry import DATASETS
 
-    entry = PUBLISHED[name]
+    entry = DATASETS[name]
     parts = ", ".join(entry.present(root))
     if not parts:
         return None

@@ -13,7 +13,7 @@ from importlib import resources
 
 
 def data() -> tuple[str, ...]:
-    return _written("data/registry.py", "PUBLISHED")
+    return _written("data/registry.py", "DATASETS")
 
 
 def foreign() -> tuple[str, ...]:
@@ -43,12 +43,12 @@ def metrics() -> tuple[str, ...]:
 
 def scores() -> tuple[str, ...]:
     """Those that most runs have; methods and detectors add their own."""
-    common = (*_written("report/columns.py", "SCORES"), *_written("evaluation/scores.py", "SECONDARY"))
+    common = (*_written("report/columns.py", "SCORES"), *_written("scores.py", "SECONDARY"))
     return tuple(dict.fromkeys((*common, "uncertainty")))
 
 
 def recipes() -> tuple[str, ...]:
-    return _files("training/recipes")
+    return _files("runs/recipes")
 
 
 def grids() -> tuple[str, ...]:
@@ -59,7 +59,7 @@ def settings() -> tuple[str, ...]:
     """What --set may change, as it is typed: `epochs=`."""
     import yaml
 
-    written = yaml.safe_load((resources.files("dsui") / "training/recipes/paper.yaml").read_text(encoding="utf-8"))
+    written = yaml.safe_load((resources.files("dsui") / "runs/recipes/paper.yaml").read_text(encoding="utf-8"))
     return tuple(f"{key}=" for key in written)
 
 

@@ -21,8 +21,8 @@ from dsui.cli.options import Device, Json, Quiet, between_zero_and_one, given_pa
 from dsui.errors import DsuiError, Stopped
 
 if TYPE_CHECKING:
-    from dsui.deploy.rows import Row
-    from dsui.deploy.threshold import Threshold
+    from dsui.deploy.rows import PredictionRow
+    from dsui.runs.threshold import Threshold
 
 PART = ".part"
 """Ends the name of a file of predictions until it is whole."""
@@ -70,9 +70,9 @@ def predict(
     as_json = _is_json(out, as_json)
     from dsui.cli.bars import Bars, notes
     from dsui.cli.device import device_type
-    from dsui.data.image_files import image_files
+    from dsui.data.folder import image_files
     from dsui.deploy.predictor import BATCH, Predictor
-    from dsui.deploy.rows import Row, rows
+    from dsui.deploy.rows import PredictionRow, rows
 
     predictor = Predictor.load(run, device_type(device))
     console = notes(quiet)
@@ -87,7 +87,7 @@ def predict(
         try:
             with _written(out) as stream:
                 for found in rows(predictor, image_files(paths), batch or BATCH):
-                    header = [Row._fields] if counts.files == 0 else []
+                    header = [PredictionRow._fields] if counts.files == 0 else []
                     _write_all(stream, _json(found) if as_json else _csv([*header, *found]))
                     stream.flush()
                     counts.add(found)
@@ -111,7 +111,7 @@ class _Counts:
     def __init__(self) -> None:
         self.files = self.failed = self.accepted = self.rejected = 0
 
-    def add(self, found: list[Row]) -> None:
+    def add(self, found: list[PredictionRow]) -> None:
         self.files += len(found)
         self.failed += sum(row.error is not None for row in found)
         self.accepted += sum(row.decision == "accept" for row in found)
@@ -177,5 +177,5 @@ def _csv(found: Iterable[Iterable[object]]) -> bytes:
     return text.getvalue().encode(errors="surrogateescape")
 
 
-def _json(found: Iterable[Row]) -> bytes:
+def _json(found: Iterable[PredictionRow]) -> bytes:
     return "".join(f"{json.dumps(plain(row._asdict()), allow_nan=False)}\n" for row in found).encode()

@@ -13,7 +13,7 @@ from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, Sk
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
-    from dsui.evaluation.model import RunFacts
+    from dsui.runs.model import RunFacts
 
 
 def report(
@@ -44,9 +44,9 @@ def report(
 
     from dsui.cli.bars import Bars, notes
     from dsui.cli.device import device_type
-    from dsui.evaluation.model import run_facts
     from dsui.report.assembly import sections
     from dsui.report.page import page, write_figures, write_page
+    from dsui.runs.model import run_facts
 
     place = torch.device(device_type(device))
     facts = [run_facts(run) for run in {run.resolve(): run for run in runs}.values()]

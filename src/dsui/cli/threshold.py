@@ -44,17 +44,17 @@ def threshold(
 
     from dsui.cli.bars import Bars, notes
     from dsui.cli.device import device_type
-    from dsui.deploy.calibration import stored_calibration
-    from dsui.deploy.effects import Demand, judged, limit
+    from dsui.deploy.threshold_effects import Demand, judged, limit
     from dsui.evaluation.cache import OutputCache
-    from dsui.evaluation.model import run_facts
-    from dsui.evaluation.sources import Sources
+    from dsui.evaluation.sources import ImageSources
     from dsui.report.threshold_table import threshold_table
+    from dsui.runs.calibration import stored_calibration
+    from dsui.runs.model import run_facts
 
     facts = run_facts(run)
     calibration = stored_calibration(facts)
     calibration.check()
-    sources = Sources(facts.config, facts.classes, "test", root, skip_bad, facts.images)
+    sources = ImageSources(facts.config, facts.classes, "test", root, skip_bad, facts.images)
     needed = {"test": sources.own()}
     needed |= {name: sources.foreign(name) for name in (sources.foreign_names() if others is None else others)}
     needed["noise"] = sources.noise()

@@ -16,7 +16,7 @@ from dsui.cli.options import MODES, Device, Json, Quiet, Root, SkipBad, Steps, b
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
-    from dsui.training.config import RunConfig
+    from dsui.runs.config import RunConfig
 
 
 def train(
@@ -124,13 +124,13 @@ def train(
 
     from dsui.cli.device import device_type
     from dsui.cli.training_screen import TrainingScreen, WithTensorBoard
-    from dsui.training.checkpoint import SHORTEST_PAUSE
-    from dsui.training.config import RunConfig
+    from dsui.runs.checkpoint import SHORTEST_PAUSE
+    from dsui.runs.config import RunConfig
+    from dsui.runs.folder import CONFIG
+    from dsui.runs.images import held_out_images, training_images, usual_share
+    from dsui.runs.recipe_file import load_recipe, method_options
     from dsui.training.distributed import joined
-    from dsui.training.images import held_out_images, training_images, usual_share
     from dsui.training.loop import fit
-    from dsui.training.recipe_file import load_recipe, method_options
-    from dsui.training.run_folder import CONFIG
 
     kind = device_type(device)
     if deterministic:
@@ -186,7 +186,7 @@ def _told(out: Path, has_test: bool) -> str:
 
 def _trained(config: RunConfig, out: Path) -> dict[str, object]:
     """What a program wants to know of a finished run; the figures are those of its last epoch."""
-    from dsui.training.run_folder import LOG, WEIGHTS
+    from dsui.runs.folder import LOG, WEIGHTS
 
     rows = [json.loads(line) for line in (out / LOG).read_text(encoding="utf-8").splitlines()]
     last = rows[-1] if rows else {}  # of a run whose log was deleted
@@ -208,9 +208,9 @@ def _trained(config: RunConfig, out: Path) -> dict[str, object]:
 
 def _held_out(out: Path) -> dict[str, float] | None:
     """How many images a finished run held out, and the share it is right about; None of a run that held none out."""
-    from dsui.deploy.calibration import CALIBRATION, Calibration
-    from dsui.training.run_folder import WEIGHTS
-    from dsui.training.weights import read_metadata
+    from dsui.runs.calibration import CALIBRATION, Calibration
+    from dsui.runs.folder import WEIGHTS
+    from dsui.runs.weights import read_metadata
 
     errors = Calibration.from_text(read_metadata(out / WEIGHTS)[CALIBRATION]).errors
     return {"images": len(errors), "accuracy": 1 - errors.double().mean().item()} if len(errors) else None
@@ -229,9 +229,9 @@ def _named(data: str, outliers: str | None, folder_options: bool) -> str:
     if folder_options and not any(name.startswith(FOLDER) for name in named):
         raise WrongUsage(f"--size, --channels and --skip-bad are for folder:PATH; {data} is as it was published.")
     if outliers is not None and not outliers.startswith(FOLDER):
-        from dsui.data.registry import or_folder, published
+        from dsui.data.registry import dataset_info, or_folder
 
-        if "train" not in published(outliers).splits:
+        if "train" not in dataset_info(outliers).splits:
             advice = f"name another set{or_folder(outliers)}"
             raise WrongUsage(f"--outliers {outliers}: it has no training images; {advice}.")
     if outliers is not None and _place(outliers) == _place(data):

@@ -16,7 +16,7 @@ from dsui.errors import DsuiError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dsui.evaluation.results import Row
+    from dsui.evaluation.results import ResultRow
     from dsui.experiments.verification import Check
 
 POSITIVES = {"misclassification": "errors", "ood": "photos", "noise": "noise"}
@@ -36,6 +36,7 @@ def verify(device: Device = "cpu", as_json: Json = False, quiet: Quiet = False) 
     from dsui.cli.device import device_type
     from dsui.experiments import verification
     from dsui.experiments.cell_run import Conditions
+    from dsui.training.loop import SilentReporter
 
     grid, shipped, done = verification.experiment(verification.SEEDS), verification.shipped_rows(), 0
     place = torch.device(device_type(device))
@@ -48,7 +49,7 @@ def verify(device: Device = "cpu", as_json: Json = False, quiet: Quiet = False) 
             bars.show("training and evaluating runs", done, len(grid.cells))
 
         bars.show("training and evaluating runs", 0, len(grid.cells))
-        conditions = Conditions(None, place, False, verification.Silent(), warn=bars.say)
+        conditions = Conditions(None, place, False, SilentReporter(), warn=bars.say)
         rows = verification.run(grid, conditions, told)
     checks = verification.checks(rows, shipped)
     verified = all(check.verdict in ("equal", "alike") for check in checks)
@@ -123,7 +124,7 @@ def _verified(checks: Sequence[Check]) -> str:
     )
 
 
-def _differing(checks: Sequence[Check], rows: Sequence[Row], shipped: Sequence[Row]) -> str:
+def _differing(checks: Sequence[Check], rows: Sequence[ResultRow], shipped: Sequence[ResultRow]) -> str:
     wrong = [check for check in checks if check.verdict in ("differs", "missing")]
     names = "; ".join(f"{check.method} {_name(check)}" for check in wrong)
     then, now = (", ".join(f"{name} {text}" for name, text in some[0].versions.items()) for some in (shipped, rows))
@@ -136,7 +137,9 @@ def _differing(checks: Sequence[Check], rows: Sequence[Row], shipped: Sequence[R
     )
 
 
-def _content(checks: Sequence[Check], rows: Sequence[Row], shipped: Sequence[Row], verified: bool) -> dict[str, object]:
+def _content(
+    checks: Sequence[Check], rows: Sequence[ResultRow], shipped: Sequence[ResultRow], verified: bool
+) -> dict[str, object]:
     return {
         "verified": verified,
         "versions": rows[0].versions,

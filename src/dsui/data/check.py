@@ -13,9 +13,9 @@ import torch
 
 from dsui.data.decode import header
 from dsui.data.folder import folder_set, is_split, sift, split_files
-from dsui.data.progress import Progress, silent
-from dsui.data.registry import FOLDER, SPLITS, default_root, folder_path, published
+from dsui.data.registry import FOLDER, SPLITS, dataset_info, default_root, folder_path
 from dsui.errors import DataError
+from dsui.progress import Progress, silent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from dsui.data.dataset import ImageSet
     from dsui.data.folder import Skipped
-    from dsui.data.published import Published, Split
+    from dsui.data.info import DatasetInfo, Split
 
 # Published means carry four digits (0.00005) and JPEG decoders differ on few pixels by one grey level (0.004), while
 # red and blue, which a wrong channel order swaps, lie more than 0.01 apart in every colour set.
@@ -73,7 +73,7 @@ def check(name: str, root: Path | None = None, skip_bad: bool = False, progress:
     """The state of every split found below `root`. DataError when there is none."""
     if name.startswith(FOLDER):
         return _check_folder(name, skip_bad, progress)
-    entry, root = published(name), root or default_root()
+    entry, root = dataset_info(name), root or default_root()
     present = entry.present(root)
     if not present:
         raise DataError(f"{name} is not below {root}; run `dsui data get {name}`, or name its folder with --root.")
@@ -81,7 +81,7 @@ def check(name: str, root: Path | None = None, skip_bad: bool = False, progress:
     return Report(name, tuple(_check_split(entry, split, root, progress) for split in present), absent)
 
 
-def _check_split(entry: Published, split: str, root: Path, progress: Progress) -> SplitReport:
+def _check_split(entry: DatasetInfo, split: str, root: Path, progress: Progress) -> SplitReport:
     progress(f"{entry.name} {split}", 0, None)
     try:
         images = entry.load(root, split)
@@ -92,7 +92,7 @@ def _check_split(entry: Published, split: str, root: Path, progress: Progress) -
     return SplitReport(split, len(images.labels), images.shape, means, _per_class(images), problems)
 
 
-def _differences(entry: Published, expected: Split, images: ImageSet, means: tuple[float, ...]) -> Iterable[str]:
+def _differences(entry: DatasetInfo, expected: Split, images: ImageSet, means: tuple[float, ...]) -> Iterable[str]:
     if len(images.labels) != expected.images:
         yield f"it holds {len(images.labels):,} images instead of {expected.images:,}"
     if images.shape != entry.shape:

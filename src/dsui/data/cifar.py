@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dsui.data.dataset import MemorySet
-from dsui.data.published import Published, RemoteFile, Split, damaged, missing
+from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged, missing
 from dsui.data.unpickle import ByteArray, unpickle
 from dsui.errors import DataError
 
@@ -96,7 +96,7 @@ def _archive(name: str, md5: str, folder: str, members: Sequence[str]) -> Remote
 
 
 # Train means: as commonly published. Test means: measured on the official test pixels.
-CIFAR10 = Published(
+CIFAR10 = DatasetInfo(
     name="cifar10",
     load=cifar10,
     classes=10,
@@ -116,7 +116,7 @@ CIFAR10 = Published(
         ),
     ),
 )
-CIFAR100 = Published(
+CIFAR100 = DatasetInfo(
     name="cifar100",
     load=cifar100,
     classes=100,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dsui.data.dataset import MemorySet
-from dsui.data.published import Published, Split
+from dsui.data.info import DatasetInfo, Split
 
 SIDE = 8
 LARGEST_PIXEL = 16
@@ -50,7 +50,7 @@ def digit_set(part: str, train_images: int = TRAIN_IMAGES, name: str = "digits")
     return MemorySet(name, tuple("0123456789"), pixels, labels[chosen])
 
 
-DIGITS = Published(
+DIGITS = DatasetInfo(
     name="digits",
     load=lambda _, part: digit_set(part),
     classes=10,

@@ -10,26 +10,73 @@ antialiasing, then the centre cropped (see `decode`).
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from dsui.data.dataset import MemorySet
 from dsui.data.decode import ImageError, extensions, header, picture, pixels, read_all, square
-from dsui.data.set_aside import for_test
 from dsui.errors import DataError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+HASHES = 1 << 64
+SHARE = 5
+"""One image of so many is for test."""
 
-    from numpy.typing import NDArray
+
+def for_test(files: Sequence[Path], path: Path) -> frozenset[Path]:
+    """Those of one class's `files`, which lie below `path`, that are for test."""
+    if len(files) < 2:
+        return frozenset()
+    by_hash = sorted(files, key=lambda file: _hash(file, path))
+    chosen = [file for file in by_hash if _hash(file, path) * SHARE < HASHES]
+    return frozenset((chosen or by_hash[:1])[: len(files) - 1])
+
+
+def _hash(file: Path, path: Path) -> int:
+    name = os.fsencode(file.relative_to(path).as_posix())
+    return int.from_bytes(hashlib.sha256(name).digest()[:8], "big")
+
+
+def image_files(paths: Iterable[Path]) -> Iterator[Path]:
+    """The files among `paths`, whatever their names, and the image files in and below the folders, sorted by name.
+
+    In folders hidden files and files whose ending is no image's are passed over. Links are followed, but no folder is
+    entered twice. What does not exist or cannot be listed is named as it is: reading it tells why.
+    """
+    known, seen = extensions(), set[str]()
+
+    def below(folder: Path) -> Iterator[Path]:
+        real = os.path.realpath(folder)
+        if real in seen:
+            return
+        seen.add(real)
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError:
+            yield folder
+            return
+        for entry in entries:
+            path = Path(entry.path)
+            if entry.name.startswith("."):
+                continue
+            if os.path.isdir(path):  # unlike Path.is_dir no error where access is denied
+                yield from below(path)
+            elif path.suffix.lower() in known:
+                yield path
+
+    for path in paths:
+        yield from below(path) if os.path.isdir(path) else [path]
 
 
 @dataclass(frozen=True)

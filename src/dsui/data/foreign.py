@@ -8,14 +8,32 @@ grey as 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601). Whoever feeds the model norm
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from dsui.data.dataset import ImageSet, Subset
-from dsui.data.folder import FolderSet
+from dsui.data.folder import FolderSet, image_files, missing_folder, sift
 from dsui.errors import DataError
+
+ANY = "any"
+
+
+def foreign_folder(path: Path, size: int, channels: int, skip_bad: bool = False) -> FolderSet:
+    """The images, of `size` x `size` pixels; `skip_bad` as in `folder.folder_set`."""
+    top = path / "test" if (path / "test").is_dir() else path
+    if not top.is_dir():
+        raise missing_folder(top, "foreign images may lie in any folder, at any depth")
+    files, skipped = sift(list(image_files([top])), channels, skip_bad)
+    if not files:
+        raise DataError(f"{top} holds no readable image; name a folder with foreign images in it or below.")
+    names = [ANY if file.parent == top else file.parent.name for file in files]
+    classes = tuple(sorted(set(names)))
+    labels = torch.tensor([classes.index(name) for name in names], dtype=torch.int64)
+    return FolderSet(f"folder:{path}", classes, labels, tuple(files), size, channels, tuple(skipped))
+
 
 LUMA = (0.299, 0.587, 0.114)
 BLOCK = 1024  # images converted at once: bounds the float32 copies that a large read would need

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from dsui.data.dataset import MemorySet
-from dsui.data.published import Published, RemoteFile, Split, damaged, missing
+from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged, missing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,7 @@ def _files(folder: str, hosts: tuple[str, ...], md5: dict[str, str]) -> tuple[Re
 
 
 # Train means: as commonly published. Test means: measured.
-MNIST = Published(
+MNIST = DatasetInfo(
     name="mnist",
     load=mnist,
     classes=10,
@@ -114,7 +114,7 @@ MNIST = Published(
         md5={},  # the page states none
     ),
 )
-FASHION_MNIST = Published(
+FASHION_MNIST = DatasetInfo(
     name="fashion-mnist",
     load=fashion_mnist,
     classes=10,

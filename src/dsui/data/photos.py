@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dsui.data.dataset import MemorySet
 from dsui.data.foreign import LUMA
-from dsui.data.published import Published, Split
+from dsui.data.info import DatasetInfo, Split
 
 SMALLEST_CROP, LARGEST_CROP = 32, 128
 SET_IMAGES, SET_SIDE, SET_SEED = 1500, 32, 0
@@ -46,7 +46,7 @@ def _patches(photos: list[Tensor], count: int, side: int, seed: int) -> Tensor:
     return torch.stack(patches)
 
 
-PHOTOS = Published(
+PHOTOS = DatasetInfo(
     name="photos",
     load=lambda _root, _split: photo_set(),
     classes=1,

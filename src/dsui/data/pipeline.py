@@ -4,8 +4,8 @@ A set that fits into memory lies on the device as one tensor, and a batch is a g
 through worker processes and pinned buffers. Both give the same batches for the same indices; augmentation
 (`dsui.data.augment`) comes after and is the training step's own.
 
-    source = open_source(images, device)
-    for batch in source.stream(epoch_batches(len(images.labels), 256, seed, epoch)):
+    loader = open_loader(images, device)
+    for batch in loader.stream(epoch_batches(len(images.labels), 256, seed, epoch)):
         x = transform.augmented(batch.images, batch.indices, epoch)
 """
 
@@ -37,7 +37,7 @@ class Batch(NamedTuple):
     indices: Tensor
 
 
-class Source(Protocol):
+class Loader(Protocol):
     """Where batches come from."""
 
     def stream(self, order: Iterable[Tensor]) -> Iterator[Batch]:
@@ -72,7 +72,7 @@ def plain_batches(samples: int, batch: int) -> Iterator[Tensor]:
     yield from torch.arange(samples).split(batch)
 
 
-class ResidentSource:
+class ResidentLoader:
     """All images as one tensor on the device; `take` is a device operation and may be captured in a graph."""
 
     def __init__(self, images: ImageSet, device: torch.device) -> None:
@@ -88,7 +88,7 @@ class ResidentSource:
             yield self.take(indices.to(self.images.device, non_blocking=True))
 
 
-class StreamedSource:
+class StreamedLoader:
     """Images decoded by worker processes ahead of use; the workers live as long as the source."""
 
     def __init__(self, images: ImageSet, device: torch.device, workers: int) -> None:
@@ -112,9 +112,9 @@ class StreamedSource:
             yield Batch(*(part.to(self.device, non_blocking=True) for part in read))
 
 
-def open_source(
+def open_loader(
     images: ImageSet, device: torch.device, memory_budget: int | None = None, workers: int | None = None
-) -> ResidentSource | StreamedSource:
+) -> ResidentLoader | StreamedLoader:
     """Resident if the pixels fit into `memory_budget` bytes, by default half of the device's free memory.
 
     `workers` (by default one per processor) read from disk otherwise.
@@ -124,12 +124,12 @@ def open_source(
     channels, height, width = images.shape
     needed = len(images.labels) * channels * height * width
     if needed <= (memory_budget if memory_budget is not None else _free_memory(device) // 2):
-        return ResidentSource(images, device)
-    return StreamedSource(images, device, os.cpu_count() or 1 if workers is None else workers)
+        return ResidentLoader(images, device)
+    return StreamedLoader(images, device, os.cpu_count() or 1 if workers is None else workers)
 
 
 class _Order:
-    """The sampler of a `StreamedSource`: the order of the stream at hand."""
+    """The sampler of a `StreamedLoader`: the order of the stream at hand."""
 
     batches: Iterable[Tensor] = ()
 

@@ -18,9 +18,9 @@ from dsui.errors import DataError
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
-    from dsui.data.published import Published
+    from dsui.data.info import DatasetInfo
 
-PUBLISHED: dict[str, Published] = {
+DATASETS: dict[str, DatasetInfo] = {
     "digits": DIGITS,
     "digits-256": DIGITS_256,
     "photos": PHOTOS,
@@ -53,7 +53,7 @@ def load(name: str, split: str, root: Path | None = None, **options: Unpack[Fold
         if split not in SPLITS:
             raise DataError(f"{name} has no split {split!r}; choose train or test.")
         return folder_set(folder_path(name), split, **options)
-    entry = published(name)
+    entry = dataset_info(name)
     if options:
         raise DataError(f"{name} is used as published; {' and '.join(options)} may be chosen for folder:PATH only.")
     if split not in entry.splits:
@@ -61,16 +61,16 @@ def load(name: str, split: str, root: Path | None = None, **options: Unpack[Fold
     return entry.load(root or default_root(), split)
 
 
-def published(name: str) -> Published:
+def dataset_info(name: str) -> DatasetInfo:
     """The facts about a data set by its name; a wrong name is answered with the nearest one."""
-    if name in PUBLISHED:
-        return PUBLISHED[name]
+    if name in DATASETS:
+        return DATASETS[name]
     if name == ARRAYS:
         raise DataError("the run was trained on arrays in memory, which are not on disk; evaluate it from Python.")
     if os.path.isdir(os.path.expanduser(name)):
         raise DataError(f"There is no data set {name!r}; a folder is named {FOLDER}{name}.")
-    nearest = get_close_matches(name.lower(), PUBLISHED, n=1, cutoff=0.5)
-    advice = f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(PUBLISHED)} and folder:PATH."
+    nearest = get_close_matches(name.lower(), DATASETS, n=1, cutoff=0.5)
+    advice = f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(DATASETS)} and folder:PATH."
     raise DataError(f"There is no data set {name!r}; {advice}")
 
 
@@ -91,7 +91,7 @@ def check_present(name: str, root: Path | None) -> None:
     if name.startswith(FOLDER):
         if not (folder := folder_path(name)).is_dir():
             raise missing_folder(folder, "foreign images may lie in any folder, at any depth")
-    elif "test" not in published(name).present(place := root or default_root()):
+    elif "test" not in dataset_info(name).present(place := root or default_root()):
         raise DataError(f"{name} is not below {place}; run `dsui data get {name}`, or name its folder with --root.")
 
 

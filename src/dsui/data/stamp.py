@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dsui.data.registry import FOLDER, default_root, folder_path, published
+from dsui.data.registry import FOLDER, dataset_info, default_root, folder_path
 
 
 def stamp(name: str, split: str, root: Path | None = None) -> str:
@@ -36,7 +36,7 @@ def _files(name: str, split: str, root: Path) -> Iterator[str]:
         path = folder_path(name)
         yield from _below(path / split if (path / split).is_dir() else path)  # of one not split by its user, all files
         return
-    entry = published(name)
+    entry = dataset_info(name)
     if entry.files and split in entry.splits:
         for trace in entry.splits[split].traces:
             for found in root.glob(trace):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from dsui.data.dataset import MemorySet
-from dsui.data.published import Published, RemoteFile, Split, damaged, missing
+from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged, missing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def _file(name: str) -> RemoteFile:
 
 
 # Train means: as commonly published. Test means: measured.
-SVHN = Published(
+SVHN = DatasetInfo(
     name=NAME,
     load=svhn,
     classes=10,

@@ -16,7 +16,7 @@ import torch
 
 from dsui.data.dataset import MemorySet
 from dsui.data.decode import ImageError, picture, pixels, read_all
-from dsui.data.published import Published, RemoteFile, Split, damaged, missing
+from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged, missing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +86,7 @@ def _read(file: Path) -> NDArray[np.uint8]:
 
 
 # Train means: as commonly published. Validation means: measured. The publisher states no checksum.
-TINY_IMAGENET = Published(
+TINY_IMAGENET = DatasetInfo(
     name=NAME,
     load=tiny_imagenet,
     classes=200,

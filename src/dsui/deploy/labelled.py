@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.pipeline import BLOCK
 from dsui.data.registry import ARRAYS, FOLDER, load
-from dsui.deploy.pixels import from_arrays
+from dsui.deploy.inputs import from_arrays
 
 
 class Labelled(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsui.deploy.threshold import Threshold
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.scores import Reference, all_scores, entropy, log_density
+from dsui.outputs import Outputs
+from dsui.runs.threshold import Threshold
+from dsui.scores import Reference, all_scores, entropy, log_density
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,7 @@ class Prediction:
     log_density: NDArray[np.float64] | None
     """[N] of the features: small means foreign. None where the method has no density."""
     uncertainty: NDArray[np.float64]
-    """[N] larger means more likely wrong or foreign; see `dsui.evaluation.scores`."""
+    """[N] larger means more likely wrong or foreign; see `dsui.scores`."""
     abnormal: NDArray[np.bool_] | None
     """[N] whether the uncertainty is above the chosen threshold. None where none was chosen."""
 

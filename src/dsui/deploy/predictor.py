@@ -22,17 +22,15 @@ from PIL import Image
 from torch import Tensor, nn
 
 from dsui.backbones.own import as_backbone
-from dsui.backbones.registry import OWN, lent
+from dsui.backbones.registry import OWN, own_backbone
 from dsui.checks import check_at_least
 from dsui.data.decode import ImageError
-from dsui.deploy.calibration import Calibration, stored_calibration
-from dsui.deploy.files import ahead
-from dsui.deploy.forward import forward
-from dsui.deploy.pixels import check_size, from_any, from_arrays
+from dsui.deploy.inputs import ahead, check_size, from_any, from_arrays
 from dsui.deploy.prediction import Prediction
-from dsui.deploy.threshold import Threshold
 from dsui.errors import DataError, DsuiError
-from dsui.evaluation.model import Model, load_model, run_facts
+from dsui.runs.calibration import Calibration, stored_calibration
+from dsui.runs.model import Model, forward, load_model, run_facts
+from dsui.runs.threshold import Threshold
 
 BATCH = 128
 
@@ -57,12 +55,12 @@ class Predictor:
             )
         calibration = stored_calibration(facts)
         shape = (facts.config.channels, facts.config.size, facts.config.size)
-        with nullcontext() if backbone is None else lent(as_backbone(backbone, shape), type(backbone).__name__):
+        with nullcontext() if backbone is None else own_backbone(as_backbone(backbone, shape), type(backbone).__name__):
             return cls(load_model(facts, as_device(device)), calibration)
 
     def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
         """Choose from which uncertainty on an image is `abnormal`, by coverage or by risk; what it promises is in
-        `dsui.deploy.threshold`."""
+        `dsui.runs.threshold`."""
         self.chosen = self.calibration.threshold(coverage, risk)
         return self.chosen
 
@@ -70,7 +68,7 @@ class Predictor:
         return self.predict(images, batch)
 
     def predict(self, images: Any, batch: int = BATCH) -> Prediction:
-        """Of one file or Pillow image, a list of them, or an array or tensor of images (see `dsui.deploy.pixels`).
+        """Of one file or Pillow image, a list of them, or an array or tensor of images (see `dsui.deploy.inputs`).
 
         A file that cannot be read is an error that names it; `dsui.deploy.rows` goes on beyond such files.
         """

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsui.data.decode import ImageError
-from dsui.deploy.files import ahead
-from dsui.deploy.pixels import from_file
+from dsui.deploy.inputs import ahead, from_file
 from dsui.deploy.predictor import BATCH, Predictor
 
 
-class Row(NamedTuple):
+class PredictionRow(NamedTuple):
     """What is not known is None: all but `file` and `error` where a file cannot be read."""
 
     file: str
@@ -30,7 +29,7 @@ class Row(NamedTuple):
     error: str | None
 
 
-def rows(predictor: Predictor, files: Iterable[Path], batch: int = BATCH) -> Iterator[list[Row]]:
+def rows(predictor: Predictor, files: Iterable[Path], batch: int = BATCH) -> Iterator[list[PredictionRow]]:
     """Of every file in order, a batch at a time; decoded ahead, and no more than a few batches in memory."""
     config = predictor.model.facts.config
 
@@ -45,20 +44,20 @@ def rows(predictor: Predictor, files: Iterable[Path], batch: int = BATCH) -> Ite
         good = [pixels for _, pixels in found if not isinstance(pixels, ImageError)]
         predicted = iter(_predicted(predictor, np.stack(good)) if good else [])
         yield [
-            Row(str(file), None, None, None, None, None, " ".join(str(pixels).split()))
+            PredictionRow(str(file), None, None, None, None, None, " ".join(str(pixels).split()))
             if isinstance(pixels, ImageError)
             else next(predicted)._replace(file=str(file))
             for file, pixels in found
         ]
 
 
-def _predicted(predictor: Predictor, pixels: NDArray[np.uint8]) -> list[Row]:
+def _predicted(predictor: Predictor, pixels: NDArray[np.uint8]) -> list[PredictionRow]:
     """Rows whose `file` is to be filled in."""
     made = predictor.predict(pixels, len(pixels))
     densities = [None] * len(made) if made.log_density is None else made.log_density.tolist()
     decisions = [None] * len(made) if made.abnormal is None else np.where(made.abnormal, "reject", "accept").tolist()
     columns = (made.label, made.max_probability.tolist(), made.uncertainty.tolist(), densities, decisions)
     return [
-        Row("", str(label), probability, uncertainty, density, decision, None)
+        PredictionRow("", str(label), probability, uncertainty, density, decision, None)
         for label, probability, uncertainty, density, decision in zip(*columns, strict=True)
     ]

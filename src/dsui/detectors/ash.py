@@ -16,8 +16,8 @@ from torch import Tensor
 
 from dsui.checks import check_choice
 from dsui.detectors.detector import Detector, last_layer
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.scores import energy
+from dsui.outputs import Outputs
+from dsui.scores import energy
 
 
 class ASH(Detector):

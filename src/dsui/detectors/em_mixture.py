@@ -12,7 +12,7 @@ from dsui import em
 from dsui.checks import check_at_least, check_positive
 from dsui.density import gaussian_log_prob, mixture_log_prob
 from dsui.detectors.detector import CHUNK_ELEMENTS, Detector
-from dsui.evaluation.outputs import Outputs
+from dsui.outputs import Outputs
 
 
 class EMMixture(Detector):

@@ -6,8 +6,8 @@ from torch import Tensor
 
 from dsui.checks import check_positive
 from dsui.detectors.detector import Detector
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.scores import energy
+from dsui.outputs import Outputs
+from dsui.scores import energy
 
 
 class Energy(Detector):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dsui.detectors.detector import Detector
 from dsui.detectors.gaussian import SHRINKAGE, check_shrinkage, fit_separate, fit_shared
-from dsui.evaluation.outputs import Outputs
+from dsui.outputs import Outputs
 
 
 class GDA(Detector):

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from dsui.checks import check_at_least, check_positive
 from dsui.detectors.detector import Detector
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.scores import max_probability
+from dsui.outputs import Outputs
+from dsui.scores import max_probability
 
 
 class GEN(Detector):

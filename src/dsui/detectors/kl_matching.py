@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dsui.detectors.detector import Detector, rows
-from dsui.evaluation.outputs import Outputs
+from dsui.outputs import Outputs
 
 
 class KLMatching(Detector):

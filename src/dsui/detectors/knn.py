@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dsui.checks import check_at_least
 from dsui.detectors.detector import CHUNK_ELEMENTS, Detector
-from dsui.evaluation.outputs import Outputs
+from dsui.outputs import Outputs
 
 
 class KNN(Detector):

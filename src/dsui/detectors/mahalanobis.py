@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dsui.detectors.detector import Detector
 from dsui.detectors.gaussian import SHRINKAGE, check_shrinkage, fit_shared
-from dsui.evaluation.outputs import Outputs
+from dsui.outputs import Outputs
 
 
 class Mahalanobis(Detector):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from dsui.detectors.detector import Detector
-from dsui.evaluation.outputs import Outputs
+from dsui.outputs import Outputs
 
 
 class MaxLogit(Detector):

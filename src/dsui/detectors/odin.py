@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dsui.checks import check_positive
-from dsui.evaluation.scores import max_probability
+from dsui.scores import max_probability
 
 if TYPE_CHECKING:
     from dsui.methods.method import Method

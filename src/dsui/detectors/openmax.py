@@ -17,10 +17,9 @@ import torch
 from torch import Tensor
 
 from dsui.checks import check_at_least, check_choice
-from dsui.detectors.correct import class_means, examples
-from dsui.detectors.detector import Detector, rows
+from dsui.detectors.detector import Detector, class_means, examples, rows
 from dsui.detectors.weibull import fit_weibull
-from dsui.evaluation.outputs import Outputs
+from dsui.outputs import Outputs
 
 ALWAYS_BY_PRODUCT = "use_mm_for_euclid_dist"
 

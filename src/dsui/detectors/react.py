@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from dsui.detectors.detector import CHUNK_ELEMENTS, Detector, last_layer
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.scores import energy
+from dsui.outputs import Outputs
+from dsui.scores import energy
 
 HALVINGS = 64
 """Of the range of the activations; more than float32 can follow, and float64 to 5e-20 of the range."""

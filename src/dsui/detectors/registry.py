@@ -23,7 +23,7 @@ from dsui.detectors.vim import ViM
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
-    from dsui.evaluation.outputs import Outputs
+    from dsui.outputs import Outputs
 
 DETECTORS: dict[str, type[Detector]] = {
     "energy": Energy,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dsui.detectors.gaussian import fit_shared
 from dsui.detectors.mahalanobis import Mahalanobis
-from dsui.evaluation.outputs import Outputs
+from dsui.outputs import Outputs
 
 
 class RelativeMahalanobis(Mahalanobis):

@@ -1,15 +1,14 @@
 """Simplified Hopfield energy (Zhang et al., ICLR 2023): u = -<z, t_c>, c the predicted class.
 
-t_c is the mean feature of the training samples that are correctly classified as c (see `dsui.detectors.correct`).
+t_c is the mean feature of the training samples that are correctly classified as c (see `dsui.detectors.detector`).
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from dsui.detectors.correct import class_means
-from dsui.detectors.detector import Detector
-from dsui.evaluation.outputs import Outputs
+from dsui.detectors.detector import Detector, class_means
+from dsui.outputs import Outputs
 
 
 class SHE(Detector):

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from dsui.detectors.detector import Detector, rows
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.scores import energy
+from dsui.outputs import Outputs
+from dsui.scores import energy
 
 
 class ViM(Detector):

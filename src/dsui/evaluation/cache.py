@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -29,15 +28,12 @@ from safetensors.torch import save
 from torch import Tensor
 
 from dsui.data.dataset import ImageSet
-from dsui.data.pipeline import open_source, plain_batches
-from dsui.errors import DsuiError
-from dsui.evaluation.model import Model, RunFacts, load_model, short_fingerprint
-from dsui.evaluation.outputs import DEFINITION, Outputs
+from dsui.data.pipeline import open_loader, plain_batches
+from dsui.errors import DsuiError, RunError
 from dsui.methods.registry import effective_options
-from dsui.training.checkpoint import RunError
-
-if sys.platform != "win32":
-    import fcntl
+from dsui.outputs import DEFINITION, Outputs
+from dsui.runs.files import wait_for_lock
+from dsui.runs.model import Model, RunFacts, load_model, short_fingerprint
 
 CHUNK = 10_000
 BATCH = 500
@@ -47,7 +43,7 @@ LAYOUT = 2  # of the files' metadata; files of an earlier one are not found
 Progress = Callable[[int, int], None]
 
 
-class Source(NamedTuple):
+class ImageSource(NamedTuple):
     """Images to predict: a short name for the file, what else tells them apart from others, and how to get them."""
 
     name: str
@@ -125,14 +121,14 @@ class OutputCache:
                 raise RunError(f"the weights in {self.facts.path} were replaced meanwhile; run this again.")
         return self._model
 
-    def get(self, source: Source, progress: Progress = lambda _done, _total: None) -> StoredOutputs:
+    def get(self, source: ImageSource, progress: Progress = lambda _done, _total: None) -> StoredOutputs:
         """From disk, or by a forward pass over the images; `progress` hears of images done and in all."""
         if found := self._find(source):
             return found
         with _alone(self.folder):
             return self._find(source) or self._compute(source, progress)
 
-    def read_ahead(self, sources: Iterable[Source]) -> Iterator[Source]:
+    def read_ahead(self, sources: Iterable[ImageSource]) -> Iterator[ImageSource]:
         """Those whose outputs are not there yet, each to be given to `get` before the next is asked for: the images of
         the next AHEAD sets are read meanwhile, one set after another."""
         missing = iter([source for source in sources if self._find(source) is None])
@@ -146,7 +142,7 @@ class OutputCache:
         finally:  # also where one cannot be read or the user stops: no more of them is begun
             reader.shutdown(wait=False, cancel_futures=True)
 
-    def _names(self, source: Source) -> tuple[str, str]:
+    def _names(self, source: ImageSource) -> tuple[str, str]:
         """What the names of a set's files begin with, and its key."""
         config = self.facts.config
         facts = {
@@ -161,7 +157,7 @@ class OutputCache:
         key = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
         return f"{_file_name(source.name)}-{key[:12]}", key
 
-    def _find(self, source: Source) -> StoredOutputs | None:
+    def _find(self, source: ImageSource) -> StoredOutputs | None:
         stem, key = self._names(source)
         paths = sorted(self.folder.glob(f"{stem}-*.safetensors"))
         found = [_metadata(path) for path in paths]
@@ -173,7 +169,7 @@ class OutputCache:
         seconds, passes = float(last["seconds"]), int(last["passes"])
         return StoredOutputs(tuple(paths), int(last["count"]), seconds, passes, classes, last["device"])
 
-    def _compute(self, source: Source, progress: Progress) -> StoredOutputs:
+    def _compute(self, source: ImageSource, progress: Progress) -> StoredOutputs:
         stem, key = self._names(source)
         images = source.load()
         self._check(images)
@@ -203,11 +199,11 @@ class OutputCache:
         return StoredOutputs(tuple(paths), total, seconds, self.model.method.passes, images.classes, facts["device"])
 
     @torch.no_grad()
-    def _passes(self, source: Source, images: ImageSet, progress: Progress) -> Iterator[tuple[Outputs, float]]:
+    def _passes(self, source: ImageSource, images: ImageSet, progress: Progress) -> Iterator[tuple[Outputs, float]]:
         """Batch by batch, with the seconds each took. None straddles a chunk, since CHUNK is a multiple of BATCH."""
         model, done = self.model, 0
         torch.manual_seed(SAMPLING_SEED)
-        for batch in open_source(images, self.device).stream(plain_batches(len(images.labels), BATCH)):
+        for batch in open_loader(images, self.device).stream(plain_batches(len(images.labels), BATCH)):
             began = time.perf_counter()
             if source.change is None:
                 inputs = model.transform.plain(batch.images)
@@ -261,9 +257,7 @@ def _alone(folder: Path) -> Iterator[None]:
     with ExitStack() as closing:
         try:
             folder.mkdir(exist_ok=True)
-            stream = closing.enter_context((folder / ".lock").open("ab"))
-            if sys.platform != "win32":
-                fcntl.flock(stream, fcntl.LOCK_EX)
+            closing.enter_context(wait_for_lock(folder / ".lock"))
         except OSError as error:
             raise _unwritten(folder, error) from error
         yield

@@ -7,7 +7,6 @@ task, foreign set and score replaces an earlier one when they are compared.
 
 from __future__ import annotations
 
-import errno
 import json
 import math
 import os
@@ -24,10 +23,11 @@ import torch
 
 import dsui
 from dsui.errors import DsuiError
+from dsui.runs.files import append_lines
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultRow:
     """`foreign`: the foreign set or the epsilon of an attack. `split`: the class split of an open-set test."""
 
     run: str
@@ -67,7 +67,7 @@ class Row:
         return json.dumps(asdict(self) | {"metrics": metrics}, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Row:
+    def from_json(cls, text: str | bytes) -> ResultRow:
         """Fields that a later version added are ignored; a ValueError says what is missing or wrong."""
         try:
             values = json.loads(text)
@@ -107,33 +107,19 @@ def _check(name: str, value: object) -> None:
         raise ValueError(f"{name} is {json.dumps(value)[:40]}")
 
 
-def append(path: Path, rows: Iterable[Row]) -> None:
+def append(path: Path, rows: Iterable[ResultRow]) -> None:
     """Add rows at the end of a file, all or none of them."""
-    append_whole(path, "".join(f"{row.to_json()}\n" for row in rows).encode())
-
-
-def append_whole(path: Path, lines: bytes) -> None:
-    """Add lines in one write, their last end last: a line with an end is whole, and a full disk adds none.
-
-    A line without an end, left by a killed process, gets one first, so that it spoils no other.
-    """
     try:
-        with path.open("a+b", buffering=0) as stream:
-            start = stream.seek(0, os.SEEK_END)
-            if start and stream.seek(start - 1) is not None and stream.read(1) != b"\n":
-                lines = b"\n" + lines
-            if stream.write(lines) < len(lines):
-                stream.truncate(start)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append_lines(path, "".join(f"{row.to_json()}\n" for row in rows).encode())
     except OSError as error:
         raise DsuiError(
             f"{path} could not be written ({error.strerror}); nothing was added, so mend this and run again."
         ) from error
 
 
-def read(paths: Iterable[Path]) -> tuple[list[Row], list[str]]:
+def read(paths: Iterable[Path]) -> tuple[list[ResultRow], list[str]]:
     """The rows of all files in order, and one sentence for each line or file that cannot be used."""
-    rows: list[Row] = []
+    rows: list[ResultRow] = []
     problems: list[str] = []
     for path in paths:
         try:
@@ -145,7 +131,7 @@ def read(paths: Iterable[Path]) -> tuple[list[Row], list[str]]:
             if not line.strip():
                 continue
             try:
-                rows.append(Row.from_json(line))
+                rows.append(ResultRow.from_json(line))
             except ValueError as error:
                 problems.append(f"{path} line {number} is not a results row: {error}.")
     return rows, problems

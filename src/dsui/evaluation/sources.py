@@ -14,24 +14,23 @@ from torch import Tensor
 from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.fgsm import fgsm
 from dsui.data.folder import FolderSet, missing_folder
-from dsui.data.foreign import as_foreign
-from dsui.data.foreign_folder import foreign_folder
+from dsui.data.foreign import as_foreign, foreign_folder
 from dsui.data.noise import noise_set
 from dsui.data.pseudo import PSEUDO, pseudo_outliers
-from dsui.data.registry import FOLDER, PUBLISHED, default_root, folder_path, load
+from dsui.data.registry import DATASETS, FOLDER, default_root, folder_path, load
 from dsui.data.splits import class_split, unknown_part
 from dsui.data.stamp import stamp
 from dsui.errors import DataError, DsuiError
-from dsui.evaluation.cache import Source
-from dsui.evaluation.model import Model
-from dsui.training.config import RunConfig
-from dsui.training.images import digest, held_out_images, known_images, read_split, training_images
+from dsui.evaluation.cache import ImageSource
+from dsui.runs.config import RunConfig
+from dsui.runs.images import digest, held_out_images, known_images, read_split, training_images
+from dsui.runs.model import Model
 
 Part = Literal["test", "held-out"]
 NOISE_IMAGES, NOISE_SEED = 10_000, 0
 
 
-class Sources:
+class ImageSources:
     """Where the images of one run's evaluation come from; nothing is read before it is needed.
 
     `skip_bad` leaves unreadable files out of a run that was trained without that; one trained so does it anyway.
@@ -53,41 +52,41 @@ class Sources:
         self._stamps: dict[tuple[str, str], str] = {}
         self._left_out: dict[str, int] = {}
 
-    def training(self) -> Source:
+    def training(self) -> ImageSource:
         return self._own("train", "train", lambda whole: training_images(self.config, whole))
 
-    def own(self) -> Source:
+    def own(self) -> ImageSource:
         """The in-domain images that are scored: the test split, or the images the run held out."""
         if self.part == "held-out":
             return self._own("held-out", "train", self._held_out)
         return self._own("test", "test", lambda whole: known_images(self.config, whole))
 
-    def unknown(self) -> Source:
+    def unknown(self) -> ImageSource:
         """The images of the classes the run was not trained on."""
         known = self.config.known
         if known is None:
             raise DsuiError("this run knows all classes of its data; for the open-set task train with --known neal-0.")
         return self._own("unknown", "test", lambda whole: unknown_part(whole, class_split(known, whole)))
 
-    def foreign(self, name: str) -> Source:
+    def foreign(self, name: str) -> ImageSource:
         """The test split of another data set or any folder of images, brought to the shape of the run's images, or a
         kind of `PSEUDO` images made from the run's own."""
         if name in PSEUDO:
             own = self.own()
-            return Source(f"{own.name}-{name}", own.identity, lambda: pseudo_outliers(name, own.load()))
+            return ImageSource(f"{own.name}-{name}", own.identity, lambda: pseudo_outliers(name, own.load()))
         if name == self.config.data:
             raise DataError(f"{name} is the run's own data set; name another one as foreign.")
-        return Source(
+        return ImageSource(
             name,
             f"{self._stamp(name, 'test')} {self._shape}{self._sifted}",
             lambda: as_foreign(self._load_foreign(name), self._like()),
         )
 
-    def noise(self) -> Source:
+    def noise(self) -> ImageSource:
         identity = f"{NOISE_IMAGES} {NOISE_SEED} {self._shape}"
-        return Source("noise", identity, lambda: noise_set(self._like(), NOISE_IMAGES, NOISE_SEED))
+        return ImageSource("noise", identity, lambda: noise_set(self._like(), NOISE_IMAGES, NOISE_SEED))
 
-    def attacked(self, epsilon: float) -> Source:
+    def attacked(self, epsilon: float) -> ImageSource:
         """The in-domain images after one step of FGSM in pixel units, clipped; a step of 0 is no attack."""
         own = self.own()
         if epsilon == 0:
@@ -106,7 +105,7 @@ class Sources:
     def foreign_names(self) -> tuple[str, ...]:
         """The published sets that are there, without the run's own; the embedded digits serve no colour model."""
         root = self.root or default_root()
-        present = [name for name, entry in PUBLISHED.items() if "test" in entry.present(root)]
+        present = [name for name, entry in DATASETS.items() if "test" in entry.present(root)]
         return tuple(name for name in present if name not in {self.config.data, "digits", "digits-256"})
 
     def left_out_notes(self) -> list[str]:
@@ -139,7 +138,7 @@ class Sources:
         """Outputs without the unreadable files must not hide them from whoever did not ask to leave them out."""
         return " without bad files" if self.config.skip_bad else ""
 
-    def _own(self, name: str, split: str, choose: Callable[[ImageSet], ImageSet]) -> Source:
+    def _own(self, name: str, split: str, choose: Callable[[ImageSet], ImageSet]) -> ImageSource:
         config = self.config
         if config.data.startswith(FOLDER) and not (folder := folder_path(config.data)).is_dir():
             raise missing_folder(
@@ -153,7 +152,7 @@ class Sources:
             self._check_classes(whole)
             return choose(whole)
 
-        return Source(name, identity, images)
+        return ImageSource(name, identity, images)
 
     def _stamp(self, name: str, split: str) -> str:
         """Taken once, since a large set has many files."""

@@ -23,15 +23,15 @@ from dsui.data.overlap import overlap_warning
 from dsui.detectors import registry as detectors
 from dsui.detectors.detector import Detector
 from dsui.errors import DsuiError
-from dsui.evaluation.cache import OutputCache, Source, StoredOutputs
-from dsui.evaluation.calibration import calibration_metrics
+from dsui.evaluation.cache import ImageSource, OutputCache, StoredOutputs
 from dsui.evaluation.metrics import ranking_metrics, selective_metrics
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.results import Row, commit, versions
-from dsui.evaluation.scores import Moments, Reference, all_scores, detector_scores, reference, sirc
-from dsui.evaluation.sources import Sources
+from dsui.evaluation.reliability import calibration_metrics
+from dsui.evaluation.results import ResultRow, commit, versions
+from dsui.evaluation.sources import ImageSources
 from dsui.methods.registry import find
-from dsui.training.images import usual_share
+from dsui.outputs import Outputs
+from dsui.runs.images import usual_share
+from dsui.scores import Moments, Reference, all_scores, detector_scores, reference, sirc
 
 TASKS = ("misclassification", "ood", "open-set", "noise", "fgsm")
 EPSILONS = (2 / 255, 4 / 255, 8 / 255, *(step / 10 for step in range(1, 11)))
@@ -56,7 +56,7 @@ class Evaluation:
     def __init__(
         self,
         cache: OutputCache,
-        sources: Sources,
+        sources: ImageSources,
         detector_names: Sequence[str] = (),
         progress: Progress = lambda _name, _done, _total: None,
         warn: Callable[[str], None] = lambda _sentence: None,
@@ -68,7 +68,7 @@ class Evaluation:
 
     def answers(
         self, tasks: Sequence[str], foreign: Sequence[str] = (), epsilons: Sequence[float] = EPSILONS
-    ) -> list[Row]:
+    ) -> list[ResultRow]:
         """The results of several tasks; while the model looks at one set, the next one is read."""
         needed = [self.sources.own(), self.sources.training()]
         needed += [self.sources.foreign(name) for name in foreign if "ood" in tasks]
@@ -78,7 +78,7 @@ class Evaluation:
             self.warn(sentence)
         return [row for task in tasks for row in self.rows(task, foreign, epsilons)]
 
-    def rows(self, task: str, foreign: Sequence[str] = (), epsilons: Sequence[float] = EPSILONS) -> Iterator[Row]:
+    def rows(self, task: str, foreign: Sequence[str] = (), epsilons: Sequence[float] = EPSILONS) -> Iterator[ResultRow]:
         """The results of one task."""
         match task:
             case "misclassification":
@@ -96,7 +96,7 @@ class Evaluation:
             case _:
                 raise DsuiError(f"no task {task!r}; choose from {', '.join(TASKS)}.")
 
-    def misclassification(self) -> Iterator[Row]:
+    def misclassification(self) -> Iterator[ResultRow]:
         """Accuracy and calibration of each stream, then every score against the predicting stream's errors."""
         stored, scores = self._own
         for stream, part in STREAMS.items():
@@ -110,7 +110,7 @@ class Evaluation:
             metrics = ranking_metrics(values, errors) | selective_metrics(values, errors)
             yield self._row("misclassification", None, name, metrics, errors, stored)
 
-    def scores(self, source: Source) -> tuple[StoredOutputs, Scores]:
+    def scores(self, source: ImageSource) -> tuple[StoredOutputs, Scores]:
         """Every score of a set's images, chunk by chunk from its outputs."""
         stored = self._outputs(source)
         parts = [self._scored(chunk.to(self._device)) for chunk in stored.chunks(features=bool(self._unfitted))]
@@ -123,7 +123,7 @@ class Evaluation:
         self._warn_of_absent(found[0])
         return found
 
-    def _against(self, task: str, foreign: str | float, source: Source) -> Iterator[Row]:
+    def _against(self, task: str, foreign: str | float, source: ImageSource) -> Iterator[ResultRow]:
         _, own = self._own
         stored, theirs = self.scores(source)
         if task == "ood":
@@ -137,7 +137,7 @@ class Evaluation:
 
     def _accuracy(
         self, task: str, foreign: str | float | None, stream: str, values: Tensor, stored: StoredOutputs
-    ) -> Row:
+    ) -> ResultRow:
         """How often a stream is right on a set with labels, and how well calibrated, by its logits or scores [N, C]."""
         labels = stored.part("labels")
         assert labels is not None
@@ -151,7 +151,7 @@ class Evaluation:
             scores.setdefault(joint, sirc(outputs.logits, scores[own], *moments))
         return scores
 
-    def _outputs(self, source: Source) -> StoredOutputs:
+    def _outputs(self, source: ImageSource) -> StoredOutputs:
         return self.cache.get(source, lambda done, total: self.progress(source.name, done, total))
 
     @cached_property
@@ -208,12 +208,12 @@ class Evaluation:
         metrics: dict[str, Any],
         positive: Tensor | None,
         stored: StoredOutputs,
-    ) -> Row:
+    ) -> ResultRow:
         facts, sources = self.cache.facts, self.sources
         config = facts.config
         positives = None if positive is None else int(positive.sum())
         cost = {"passes": float(stored.passes), "seconds_per_1000": 1000 * stored.seconds / stored.count}
-        return Row(
+        return ResultRow(
             run=facts.name,
             method=config.method,
             objective=find(config.method).objective_name(config.recipe),

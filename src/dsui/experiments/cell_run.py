@@ -10,23 +10,23 @@ from typing import Any, NamedTuple
 import torch
 
 from dsui.evaluation.cache import OutputCache
-from dsui.evaluation.model import run_facts
-from dsui.evaluation.results import Row
-from dsui.evaluation.sources import Part, Sources
+from dsui.evaluation.results import ResultRow
+from dsui.evaluation.sources import ImageSources, Part
 from dsui.evaluation.tasks import Evaluation, Progress
 from dsui.experiments.figure_points import distributions, embedding
 from dsui.experiments.grid import Cell
+from dsui.runs.folder import CONFIG, WEIGHTS
+from dsui.runs.images import held_out_images, read_split, training_images
+from dsui.runs.model import run_facts
 from dsui.training.distributed import World
-from dsui.training.images import held_out_images, read_split, training_images
 from dsui.training.loop import Reporter, fit
-from dsui.training.run_folder import CONFIG, WEIGHTS
 from dsui.training.step import Mode
 
 
 class Outcome(NamedTuple):
     """Results rows, and what a figure needs beside them."""
 
-    rows: list[Row]
+    rows: list[ResultRow]
     points: list[dict[str, Any]]
 
 
@@ -72,7 +72,7 @@ def evaluate(cell: Cell, run: Path, conditions: Conditions) -> Outcome:
     """On the test split; where the run held images out, on those instead, so that a selection reads no test set."""
     facts = run_facts(run, None if cell.predictor == cell.config.method else cell.predictor)
     part: Part = "test" if facts.config.held_out == 0 else "held-out"
-    sources = Sources(facts.config, facts.classes, part, conditions.root, trained_on=facts.images)
+    sources = ImageSources(facts.config, facts.classes, part, conditions.root, trained_on=facts.images)
     with OutputCache(facts, conditions.device, keep=conditions.keep_outputs) as cache:
         asked = Evaluation(cache, sources, cell.detectors, conditions.images, conditions.warn)
         rows = asked.answers(cell.tasks, cell.foreign, cell.epsilons)

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import torch
 
-from dsui.evaluation.model import run_facts
-from dsui.evaluation.results import Row, append
+from dsui.evaluation.results import ResultRow, append
 from dsui.evaluation.statistics import DIFFERENT
 from dsui.experiments.grid import Cell
 from dsui.experiments.study import Study
@@ -27,7 +26,8 @@ from dsui.report.page import page, write_page
 from dsui.report.run_section import PARTS
 from dsui.report.section import Section
 from dsui.report.tables import Table
-from dsui.training.run_folder import RESULTS
+from dsui.runs.folder import RESULTS
+from dsui.runs.model import run_facts
 
 PAGE = "report.html"
 SHOWN = (("dsui", False), ("msp", False), ("dsui", True))
@@ -66,7 +66,7 @@ def table(study: Study) -> Table:
     return replace(found, columns=own, note=f"{found.note}{_still_right(rows, shown)}")
 
 
-def _still_right(rows: Sequence[Row], shown: Sequence[Figure]) -> str:
+def _still_right(rows: Sequence[ResultRow], shown: Sequence[Figure]) -> str:
     """An attack that fails cannot well be noticed, so the share of digits that it left right belongs to the figures."""
     attack = next(figure for figure in shown if figure.task == "fgsm")._replace(score="prediction", metric="accuracy")
     means = {line.label: line.cells[0].mean for line in compare(rows, [attack]).lines}

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
-from dsui.errors import DsuiError
+from dsui.errors import DsuiError, RunError
 from dsui.experiments import engines
 from dsui.experiments.grid import Cell
 from dsui.experiments.grid_file import load_grid
 from dsui.experiments.study import Job, Study
-from dsui.training.checkpoint import RunError, write_whole
-from dsui.training.run_folder import LOG
+from dsui.runs.files import write_atomic
+from dsui.runs.folder import LOG
 
 GRID, LOGS = "demo.yaml", "logs"
 MOST_PROCESSES = 4
@@ -25,7 +25,7 @@ def begin(out: Path, seeds: int) -> Study:
     """The study in `out`, new or to go on with; its grid lies there as a file, for other processes and for the user."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / GRID, lambda stream: stream.write(grid_text(seeds).encode()))
+        write_atomic(out / GRID, lambda stream: stream.write(grid_text(seeds).encode()))
     except (OSError, RunError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         why = getattr(cause, "strerror", cause)

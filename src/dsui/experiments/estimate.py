@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 import torch
 
 from dsui.data.dataset import MemorySet
-from dsui.data.registry import FOLDER, published
+from dsui.data.registry import FOLDER, dataset_info
 from dsui.data.splits import class_split
 from dsui.errors import DataError
 from dsui.report.evidence import read_log
-from dsui.training.config import RunConfig
-from dsui.training.run_folder import LOG, STATE, WEIGHTS
+from dsui.runs.config import RunConfig
+from dsui.runs.folder import LOG, STATE, WEIGHTS
 
 
-class Progress(NamedTuple):
+class RunProgress(NamedTuple):
     """How far a run is: epochs done, and its steps at the end of the last one."""
 
     trained: bool
@@ -44,16 +44,16 @@ class Rate(NamedTuple):
     """Of an epoch."""
 
 
-def progress(run: Path, config: RunConfig) -> Progress | None:
+def progress(run: Path, config: RunConfig) -> RunProgress | None:
     """None for a run that has nothing to go on from."""
     trained = (run / WEIGHTS).exists()
     if not trained and not (run / STATE).exists():
         return None
     rows = _log(run)
     if not rows:
-        return Progress(trained, 0, 0, None)
+        return RunProgress(trained, 0, 0, None)
     epochs, step = rows[-1]["epoch"] + 1, rows[-1]["step"]
-    return Progress(trained, epochs, step, step * config.recipe.epochs // epochs)
+    return RunProgress(trained, epochs, step, step * config.recipe.epochs // epochs)
 
 
 def rates(runs: Iterable[tuple[Path, RunConfig]]) -> list[Rate]:
@@ -67,7 +67,7 @@ def rates(runs: Iterable[tuple[Path, RunConfig]]) -> list[Rate]:
     return found
 
 
-def remaining_seconds(config: RunConfig, done: Progress | None, known: Iterable[Rate]) -> float | None:
+def remaining_seconds(config: RunConfig, done: RunProgress | None, known: Iterable[Rate]) -> float | None:
     """What a run still needs, or None where nothing like it has been measured."""
     if done is not None and done.trained:
         return 0.0
@@ -84,7 +84,7 @@ def training_count(config: RunConfig) -> int | None:
     """Training images of a run, without reading them, when every class has as many; None for one's own images."""
     if config.data.startswith(FOLDER):
         return None
-    entry = published(config.data)
+    entry = dataset_info(config.data)
     share = 1 - config.held_out
     if config.known is not None:
         share *= _known_classes(config, entry.classes) / entry.classes

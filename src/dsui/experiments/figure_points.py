@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dsui.evaluation.cache import Source
-from dsui.evaluation.sources import Sources
+from dsui.evaluation.cache import ImageSource
+from dsui.evaluation.sources import ImageSources
 from dsui.evaluation.tasks import Evaluation
 
 VALUES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -30,7 +30,7 @@ EMBEDDED = 2000
 PERPLEXITY, SEED = 30.0, 0
 
 
-def distributions(asked: Evaluation, sources: Sources, foreign: Sequence[str]) -> list[dict[str, Any]]:
+def distributions(asked: Evaluation, sources: ImageSources, foreign: Sequence[str]) -> list[dict[str, Any]]:
     """One point for each score and class, or foreign set."""
     points = []
     for name, source in _named(sources, foreign):
@@ -49,7 +49,7 @@ def distributions(asked: Evaluation, sources: Sources, foreign: Sequence[str]) -
     return points
 
 
-def embedding(asked: Evaluation, sources: Sources, foreign: Sequence[str]) -> list[dict[str, Any]]:
+def embedding(asked: Evaluation, sources: ImageSources, foreign: Sequence[str]) -> list[dict[str, Any]]:
     """One point for each image shown: its panel ("own" or "with foreign"), its class or foreign set, and its place."""
     features, names = [], []
     for name, source in _named(sources, foreign):
@@ -67,7 +67,7 @@ def embedding(asked: Evaluation, sources: Sources, foreign: Sequence[str]) -> li
     ]
 
 
-def _named(sources: Sources, foreign: Sequence[str]) -> list[tuple[str, Source]]:
+def _named(sources: ImageSources, foreign: Sequence[str]) -> list[tuple[str, ImageSource]]:
     """The run's own images, without a name, and the foreign sets."""
     return [("", sources.own()), *((name, sources.foreign(name)) for name in foreign)]
 

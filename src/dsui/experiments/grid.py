@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 
 from dsui.data.pseudo import PSEUDO
-from dsui.evaluation.outputs import DEFINITION
-from dsui.training.config import RunConfig
+from dsui.outputs import DEFINITION
+from dsui.runs.config import RunConfig
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from dsui.data.pseudo import PSEUDO
-from dsui.data.registry import FOLDER, FOLDER_SHAPE, or_folder, published
+from dsui.data.registry import FOLDER, FOLDER_SHAPE, dataset_info, or_folder
 from dsui.detectors import registry as detectors
 from dsui.errors import DsuiError
-from dsui.evaluation.scores import COMMON, detector_scores, mistyped
 from dsui.evaluation.tasks import STREAMS
 from dsui.experiments.grid import Block, Cell
 from dsui.methods import registry as methods
+from dsui.scores import COMMON, detector_scores, mistyped
 
 LARGEST_SEED = 2**32 - 1
 """As of `dsui train --seed`."""
@@ -51,7 +51,7 @@ def check_images(
 ) -> None:
     for name in (data, *(name for name in foreign if name not in PSEUDO)):
         shape(name)
-    if not data.startswith(FOLDER) and "train" not in published(data).splits:
+    if not data.startswith(FOLDER) and "train" not in dataset_info(data).splits:
         raise GridError(f"{where}: {data} has no training images; choose another data set{or_folder(data)}.")
     if data in foreign:
         raise GridError(f"{where}: {data} is foreign to itself; take it out of `foreign`.")
@@ -70,7 +70,7 @@ def check_outliers(method: str, outliers: str | None, where: str) -> None:
 
 def shape(data: str) -> tuple[int, int, int]:
     """Channels, height and width of a data set's images, or a sentence where there is no such set."""
-    return FOLDER_SHAPE if data.startswith(FOLDER) else published(data).shape
+    return FOLDER_SHAPE if data.startswith(FOLDER) else dataset_info(data).shape
 
 
 def own_shape(data: str, size: object, channels: object, where: str) -> tuple[int, int]:

@@ -32,7 +32,7 @@ import yaml
 from dsui.backbones import registry as backbones
 from dsui.data.registry import FOLDER
 from dsui.detectors import registry as detectors
-from dsui.evaluation import published as paper
+from dsui.evaluation import paper_tables as paper
 from dsui.evaluation.tasks import EPSILONS, TASKS
 from dsui.experiments.grid import Block, Cell, Grid
 from dsui.experiments.grid_checks import (
@@ -51,8 +51,8 @@ from dsui.experiments.grid_checks import (
 )
 from dsui.methods import registry as methods
 from dsui.report.columns import METRICS
-from dsui.training.config import RunConfig
-from dsui.training.recipe_file import changes, load_recipe, method_options
+from dsui.runs.config import RunConfig
+from dsui.runs.recipe_file import changes, load_recipe, method_options
 
 FIGURES = ("curve", "distributions", "embedding")
 NEEDED = object()

@@ -20,16 +20,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dsui.data.registry import FOLDER, default_root, folder_path, published
+from dsui.data.registry import FOLDER, dataset_info, default_root, folder_path
 from dsui.errors import DsuiError
-from dsui.evaluation.results import Row
+from dsui.evaluation.results import ResultRow
 from dsui.experiments import estimate
 from dsui.experiments.cell_run import Conditions, Outcome, evaluate, train
 from dsui.experiments.grid import Cell, Grid
-from dsui.training.checkpoint import unwritten, write_whole
+from dsui.runs.files import not_written, write_atomic
+from dsui.runs.folder import RESULTS
 from dsui.training.loop import InterruptedRun
 from dsui.training.memory import release
-from dsui.training.run_folder import RESULTS
 
 Job = tuple[Cell, ...]
 Told = Callable[[Cell, float], None]
@@ -72,7 +72,7 @@ class Study:
     def outcome(self, cell: Cell) -> Outcome:
         """Of a cell that is done, else empty."""
         record = self.record(cell)
-        rows = [Row.from_json(json.dumps(row)) for row in record.get("rows", [])]
+        rows = [ResultRow.from_json(json.dumps(row)) for row in record.get("rows", [])]
         return Outcome(rows, record.get("points", []))
 
     def absent(self, cell: Cell) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ class Study:
         if not self.done(cell):  # as another process may have left it meanwhile
             self._write(cell, {"error": sentence, "traceback": trace})
 
-    def collect(self) -> list[Row]:
+    def collect(self) -> list[ResultRow]:
         """All rows that there are, in the order of the grid; written to results.jsonl as well."""
         unique = {cell.key: cell for cell in self.grid.cells}.values()
         rows = [row for cell in unique for row in self.outcome(cell).rows]
@@ -138,8 +138,8 @@ class Study:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise unwritten(path, error) from error
-        write_whole(path, lambda stream: stream.write(text.encode()))
+            raise not_written(path, error) from error
+        write_atomic(path, lambda stream: stream.write(text.encode()))
 
     def training_seconds(self, jobs: Sequence[Job]) -> list[float | None]:
         """What each job's run still needs."""
@@ -159,7 +159,7 @@ class Study:
     def _present(self, name: str, splits: tuple[str, ...]) -> bool:
         if name.startswith(FOLDER):
             return folder_path(name).is_dir()  # what it lacks is told by whoever reads it
-        return set(splits) <= set(published(name).present(self.root or default_root()))
+        return set(splits) <= set(dataset_info(name).present(self.root or default_root()))
 
 
 def _whole(record: object) -> bool:
@@ -174,7 +174,7 @@ def _whole(record: object) -> bool:
 
 def _is_row(row: object) -> bool:
     try:
-        Row.from_json(json.dumps(row))
+        ResultRow.from_json(json.dumps(row))
     except ValueError:
         return False
     return True

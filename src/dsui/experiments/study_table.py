@@ -12,14 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dsui.evaluation.published import PublishedRow, published
-from dsui.evaluation.results import Row
+from dsui.evaluation.paper_tables import PaperRow, paper_rows
+from dsui.evaluation.results import ResultRow
 from dsui.experiments.grid import Block, Cell, Grid
 from dsui.experiments.study import Study
 from dsui.report import comparison
 from dsui.report.columns import Figure
-from dsui.report.tables import Cell as TableCell
-from dsui.report.tables import Line, Table
+from dsui.report.tables import Entry, Line, Table
 
 CURVE = ("method", "quoted", "x", "task", "score", "metric", "mean", "deviation", "runs")
 
@@ -43,10 +42,10 @@ def study_table(study: Study, quoted: bool) -> Table:
     """All that is done; the note tells what is not, and why."""
     grid, figures = study.grid, columns(study.grid)
     rows = [row for cell in grid.cells for row in _labelled(study, cell)]
-    printed = [_comparable(row) for row in published(grid.published)] if quoted and grid.published else []
+    printed = [_comparable(row) for row in paper_rows(grid.published)] if quoted and grid.published else []
     table = comparison.compare(rows, figures, quoted=printed, reference=grid.reference, title=grid.title)
     there = {line.label: line for line in table.lines if not line.quoted}
-    nothing = tuple(TableCell() for _ in figures)
+    nothing = tuple(Entry() for _ in figures)
     own = [there.get(label, Line(label, nothing)) for label in dict.fromkeys(cell.label for cell in grid.cells)]
     lines = (*own, *(line for line in table.lines if line.quoted))
     return replace(table, lines=lines, note=" ".join(filter(None, (table.note, *missing_notes(study)))))
@@ -93,12 +92,12 @@ def _points(study: Study) -> Iterable[tuple[Cell, Mapping[str, Any]]]:
     return ((cell, point) for cell in study.grid.cells for point in study.outcome(cell).points)
 
 
-def _labelled(study: Study, cell: Cell) -> list[Row]:
+def _labelled(study: Study, cell: Cell) -> list[ResultRow]:
     """Rows that the comparison puts on the line of the cell's label."""
     return [replace(row, method=cell.label, objective=None, recipe="") for row in study.outcome(cell).rows]
 
 
-def _comparable(row: PublishedRow) -> PublishedRow:
+def _comparable(row: PaperRow) -> PaperRow:
     """The paper has one accuracy; here it is that of the stream that predicts."""
     return replace(row, score="prediction") if row.task == "accuracy" else row
 

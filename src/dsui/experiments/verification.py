@@ -30,14 +30,14 @@ from typing import Literal
 import torch
 
 from dsui.errors import DsuiError, Stopped
-from dsui.evaluation.results import Row
+from dsui.evaluation.results import ResultRow
 from dsui.evaluation.statistics import Summary, summarize
 from dsui.experiments.cell_run import Conditions
 from dsui.experiments.grid import Cell, Grid
 from dsui.experiments.grid_file import parsed
 from dsui.experiments.study import Study
 from dsui.report.columns import Figure
-from dsui.training.loop import InterruptedRun
+from dsui.training.loop import InterruptedRun, SilentReporter
 
 SHIPPED, GRID, ROWS = "shipped", "verify.yaml", "verify.jsonl"
 SEEDS = (0, 1, 2)
@@ -74,12 +74,12 @@ def experiment(seeds: Iterable[int] | None = None) -> Grid:
     return replace(grid, cells=tuple(cell for cell in grid.cells if cell.config.seed in wanted))
 
 
-def shipped_rows() -> list[Row]:
+def shipped_rows() -> list[ResultRow]:
     lines = (resources.files("dsui.experiments") / SHIPPED / ROWS).read_text(encoding="utf-8").splitlines()
-    return [Row.from_json(line) for line in lines]
+    return [ResultRow.from_json(line) for line in lines]
 
 
-def run(grid: Grid, conditions: Conditions, told: Callable[[Cell], None] = lambda _cell: None) -> list[Row]:
+def run(grid: Grid, conditions: Conditions, told: Callable[[Cell], None] = lambda _cell: None) -> list[ResultRow]:
     """The rows of the grid's cells, trained and evaluated in a temporary folder; only what its table shows."""
     with tempfile.TemporaryDirectory() as folder:
         study = Study(grid, Path(folder))
@@ -94,7 +94,7 @@ def run(grid: Grid, conditions: Conditions, told: Callable[[Cell], None] = lambd
         return [shown for row in study.collect() if (shown := _shown(row, grid)).metrics]
 
 
-def checks(here: Sequence[Row], shipped: Sequence[Row]) -> list[Check]:
+def checks(here: Sequence[ResultRow], shipped: Sequence[ResultRow]) -> list[Check]:
     """One for each shipped figure, over the seeds that were run here."""
     now, then = _values(here), _values(shipped)
     seeds = sorted({row.seed for row in here})
@@ -133,12 +133,12 @@ def _scale(metric: str) -> tuple[Scale, Scale]:
     return lambda x: math.log(max(x, LEAST) / max(1 - x, LEAST)), lambda y: 1 / (1 + math.exp(-y))
 
 
-def _shown(row: Row, grid: Grid) -> Row:
+def _shown(row: ResultRow, grid: Grid) -> ResultRow:
     wanted = {name for b in grid.table if b.task == row.task and row.score in b.scores for name in b.metrics}
     return replace(row, metrics={name: value for name, value in row.metrics.items() if name in wanted})
 
 
-def _values(rows: Iterable[Row]) -> Values:
+def _values(rows: Iterable[ResultRow]) -> Values:
     values: dict[tuple[str, Figure], dict[int, float]] = {}
     for row in rows:
         for metric, value in row.metrics.items():
@@ -147,16 +147,8 @@ def _values(rows: Iterable[Row]) -> Values:
     return values
 
 
-class Silent:
-    """Tells nobody how far a run is."""
-
-    def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
-
-    def epoch(self, row: dict[str, object]) -> None: ...
-
-
 def main() -> None:
-    conditions = Conditions(None, torch.device("cpu"), False, Silent())
+    conditions = Conditions(None, torch.device("cpu"), False, SilentReporter())
     rows = run(experiment(), conditions, lambda cell: print(cell.name, flush=True))
     (Path(__file__).parent / SHIPPED / ROWS).write_text("".join(f"{row.to_json()}\n" for row in rows), "utf-8")
 

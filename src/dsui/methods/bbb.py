@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from dsui.checks import check_at_least, check_choice, check_positive
-from dsui.evaluation.outputs import Outputs
 from dsui.methods.mc_dropout import resampled
 from dsui.methods.msp import MaxSoftmax
 from dsui.methods.variational import Prior, VariationalLinear, deviation
-from dsui.training.recipe import Recipe
+from dsui.outputs import Outputs
+from dsui.recipe import Recipe
 
 
 class BayesByBackprop(MaxSoftmax):

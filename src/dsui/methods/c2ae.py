@@ -25,10 +25,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dsui.backbones.decoder import Decoder, Pixels, fitting_width, resized
-from dsui.evaluation.outputs import Outputs
 from dsui.methods.method import Method, Turn
 from dsui.methods.network import FeatureNetwork, OutputLayer, evaluation_mode
-from dsui.training.recipe import Recipe
+from dsui.outputs import Outputs
+from dsui.recipe import Recipe
 
 DECODER_RATES = {"sgd": 5.0, "adam": 1.0}
 """Of G and H beside the recipe's rate. Published is one rate of Adam, 3e-4, for both stages. With SGD the gradients are

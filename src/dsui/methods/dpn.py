@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from dsui.checks import check_positive
-from dsui.evaluation.outputs import Outputs
 from dsui.methods.dirichlet import (
     bounded_concentrations,
     differential_entropy,
@@ -28,7 +27,8 @@ from dsui.methods.dirichlet import (
     mutual_information,
 )
 from dsui.methods.msp import MaxSoftmax
-from dsui.training.recipe import Recipe
+from dsui.outputs import Outputs
+from dsui.recipe import Recipe
 
 SMALLEST = 1e-2
 """In the loss alpha is at least this, and at most `largest` times the largest target; the alpha that is best for an

@@ -19,13 +19,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dsui.checks import check_positive
-from dsui.evaluation.outputs import Outputs, share_of_radius
 from dsui.head import SCALE_AT_START, HeadOutput, MoGMMHead
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
 from dsui.objectives import DualSupervisedLoss, released_scores
+from dsui.outputs import Outputs, share_of_radius
+from dsui.recipe import Recipe
 from dsui.released import ReleasedHead
-from dsui.training.recipe import Recipe
 
 ALIVE = 0.01
 """A component that holds at least this share of its class is alive."""

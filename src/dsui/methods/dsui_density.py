@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from dsui.evaluation.outputs import Outputs, share_of_radius
 from dsui.methods.dsui import DualSupervised
+from dsui.outputs import Outputs, share_of_radius
 
 
 class DensityPrediction(DualSupervised):

@@ -34,7 +34,7 @@ from dsui.backbones.decoder import GROUP, SIDE, Decoder, Pixels, fitting_width, 
 from dsui.checks import check_positive
 from dsui.methods.method import Turn
 from dsui.methods.msp import MaxSoftmax
-from dsui.training.recipe import Recipe
+from dsui.recipe import Recipe
 
 NOISE = 100
 """Length of e."""

@@ -13,7 +13,7 @@ Each step has two turns. The first fits everything but g by L, in which g(x) is 
 
     mean (x - g(x))^2 over pixels in [0, 1],    for one image its own uncertainty "reconstruction"
 
-The published score is max_c y_c, the "max_logit" of `dsui.evaluation.scores`. Published is g first and then phi, each
+The published score is max_c y_c, the "max_logit" of `dsui.scores`. Published is g first and then phi, each
 with an optimizer and a length of its own; side by side they keep to the one schedule of a run.
 """
 
@@ -31,10 +31,10 @@ from dsui.backbones import SLOPE
 from dsui.backbones.decoder import GROUP, SIDE, Decoder, Pixels, fitting_width, resized
 from dsui.backbones.registry import names
 from dsui.checks import check_at_least
-from dsui.evaluation.outputs import Outputs
 from dsui.methods.method import Method, Turn
 from dsui.methods.network import FeatureNetwork, OutputLayer
-from dsui.training.recipe import Recipe
+from dsui.outputs import Outputs
+from dsui.recipe import Recipe
 
 AUTO_ENCODER_RATES = {"sgd": 1.0, "adam": 0.3}
 """Of g beside the recipe's rate. A public reimplementation has a tenth with Adam, and ends g before phi begins. Here g

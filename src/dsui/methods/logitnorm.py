@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from dsui.checks import check_positive
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.scores import max_probability
 from dsui.methods.msp import MaxSoftmax
-from dsui.training.recipe import Recipe
+from dsui.outputs import Outputs
+from dsui.recipe import Recipe
+from dsui.scores import max_probability
 
 SMALLEST_NORM = 1e-7
 """Added to |f|, so that logits of zero have a gradient; as in the authors' code."""

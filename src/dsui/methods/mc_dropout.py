@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from dsui.checks import check_at_least
 from dsui.errors import DsuiError
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.scores import log_mean_exp, mutual_information
 from dsui.methods.msp import MaxSoftmax
-from dsui.training.recipe import Recipe
+from dsui.outputs import Outputs
+from dsui.recipe import Recipe
+from dsui.scores import log_mean_exp, mutual_information
 
 
 class MCDropout(MaxSoftmax):

@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from dsui.evaluation.outputs import Outputs
-from dsui.training.recipe import Recipe
+from dsui.outputs import Outputs
+from dsui.recipe import Recipe
 
 
 @dataclass(frozen=True)

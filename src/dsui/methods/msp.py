@@ -12,12 +12,12 @@ import math
 
 from torch import Tensor
 
-from dsui.evaluation.outputs import Outputs, share_of_radius
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork, OutputLayer
 from dsui.objectives import bounded
+from dsui.outputs import Outputs, share_of_radius
 from dsui.projection import SphereProjection
-from dsui.training.recipe import Recipe
+from dsui.recipe import Recipe
 
 
 class MaxSoftmax(Method):

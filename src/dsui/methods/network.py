@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dsui.backbones.neck import Ending, Neck
 from dsui.backbones.registry import build
-from dsui.training.recipe import Recipe
+from dsui.recipe import Recipe
 
 
 class FeatureNetwork(nn.Module):

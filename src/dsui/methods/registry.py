@@ -22,7 +22,7 @@ from dsui.methods.method import Method
 from dsui.methods.msp import MaxSoftmax
 from dsui.methods.rkl import ReversePriorNetwork
 from dsui.methods.sde_net import SDENet
-from dsui.training.recipe import Recipe
+from dsui.recipe import Recipe
 
 METHODS: dict[str, type[Method]] = {
     "dsui": DualSupervised,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dsui.methods.dirichlet import kl_divergence
 from dsui.methods.dpn import PriorNetwork
-from dsui.training.recipe import Recipe
+from dsui.recipe import Recipe
 
 
 class ReversePriorNetwork(PriorNetwork):

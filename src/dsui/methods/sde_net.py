@@ -26,11 +26,11 @@ from dsui.backbones.neck import Neck
 from dsui.backbones.resnet import STAGES
 from dsui.backbones.sde import WIDTH, Diffusion, Drift, Pooling, resnet18_stem, small_stem, started
 from dsui.checks import check_at_least
-from dsui.evaluation.outputs import Outputs
-from dsui.evaluation.scores import log_mean_exp, mutual_information
 from dsui.methods.method import Method, Turn
 from dsui.methods.network import OutputLayer, evaluation_mode
-from dsui.training.recipe import Recipe
+from dsui.outputs import Outputs
+from dsui.recipe import Recipe
+from dsui.scores import log_mean_exp, mutual_information
 
 HORIZON = 6.0
 TRAINING_SIGMA = 1.0

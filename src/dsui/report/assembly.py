@@ -9,17 +9,17 @@ from pathlib import Path
 
 import torch
 
-from dsui.data.registry import FOLDER, PUBLISHED, folder_path
+from dsui.checks import require
+from dsui.data.registry import DATASETS, FOLDER, folder_path
 from dsui.evaluation.cache import OutputCache
-from dsui.evaluation.model import RunFacts
-from dsui.evaluation.sources import Sources
+from dsui.evaluation.sources import ImageSources
 from dsui.evaluation.tasks import Evaluation, Progress
 from dsui.report.evidence import Evidence, foreign_sets, gather, record
 from dsui.report.figures import embedding
-from dsui.report.installed import require
 from dsui.report.overview import comparison_section, making_section, results_section
 from dsui.report.run_section import PARTS, run_section, scores_section
 from dsui.report.section import Section, slug
+from dsui.runs.model import RunFacts
 
 DRAWING = "drawing"
 """What `progress` hears, after a run's name, of each part drawn."""
@@ -48,7 +48,7 @@ def sections(
     found = []
     shown = list(names or _names([*runs, *beside]))
     for number, (facts, name) in enumerate(zip(runs, shown[: len(runs)], strict=True), 1):
-        sources = Sources(facts.config, facts.classes, "test", root, skip_bad)
+        sources = ImageSources(facts.config, facts.classes, "test", root, skip_bad)
         there = sources.foreign_names()
         evaluated = [other for other in foreign_sets(facts.path) if other in there or _is_folder(other)]
         others = foreign or evaluated or there
@@ -81,7 +81,7 @@ def _names(runs: Sequence[RunFacts]) -> list[str]:
 def _attack(runs: Sequence[RunFacts], root: Path | None, skip_bad: bool) -> str:
     """The command that evaluates these runs under attack, with what it needs to find their own images."""
     folders = [facts.config.data.startswith(FOLDER) for facts in runs]
-    stored = [facts.config.data in PUBLISHED and bool(PUBLISHED[facts.config.data].files) for facts in runs]
+    stored = [facts.config.data in DATASETS and bool(DATASETS[facts.config.data].files) for facts in runs]
     words = ["dsui", "evaluate", *(str(facts.path) for facts in runs), "--tasks", "fgsm"]
     words += ["--root", str(root)] if root is not None and any(stored) else []
     return shlex.join([*words, *(["--skip-bad"] if skip_bad and any(folders) else [])])

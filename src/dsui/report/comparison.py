@@ -11,8 +11,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from dsui.evaluation.published import PublishedRow
-from dsui.evaluation.results import Row
+from dsui.evaluation.paper_tables import PaperRow
+from dsui.evaluation.results import ResultRow
 from dsui.evaluation.statistics import (
     ALIKE,
     DIFFERENT,
@@ -26,7 +26,7 @@ from dsui.evaluation.statistics import (
     t_test,
 )
 from dsui.report.columns import METRICS, Figure, column, common
-from dsui.report.tables import DAGGER, Cell, Line, Table
+from dsui.report.tables import DAGGER, Entry, Line, Table
 
 ALL_CLASSES = "all-classes"
 """The class split of a run that knows all, as rows name it."""
@@ -44,19 +44,19 @@ class _Method(NamedTuple):
 Summaries = dict[_Method, dict[Figure, Summary]]
 
 
-def available(rows: Iterable[Row], quoted: Iterable[PublishedRow] = ()) -> list[Figure]:
+def available(rows: Iterable[ResultRow], quoted: Iterable[PaperRow] = ()) -> list[Figure]:
     """Every figure the rows hold, in the order they come in; filter it to choose the columns of `compare`."""
-    both: list[Row | PublishedRow] = [*rows, *quoted]
+    both: list[ResultRow | PaperRow] = [*rows, *quoted]
     found = dict.fromkeys(_figure(row, metric) for row in both for metric in row.metrics)
     covered = {figure._replace(backbone=None) for figure in found if figure.backbone is not None}
     return [figure for figure in found if figure not in covered]
 
 
 def compare(
-    rows: Iterable[Row],
+    rows: Iterable[ResultRow],
     figures: Sequence[Figure] | None = None,
     *,
-    quoted: Iterable[PublishedRow] = (),
+    quoted: Iterable[PaperRow] = (),
     reference: str = "dsui",
     equal_variances: bool = True,
     correct: bool = False,
@@ -98,32 +98,32 @@ def compare(
     )
 
 
-def _figure(row: Row | PublishedRow, metric: str) -> Figure:
+def _figure(row: ResultRow | PaperRow, metric: str) -> Figure:
     foreign = None if row.task == "open-set" else row.foreign
     return Figure(row.data, row.backbone, row.task, foreign, row.score, metric)
 
 
-def _method(row: Row) -> _Method:
+def _method(row: ResultRow) -> _Method:
     return _Method(row.method, (row.objective, row.recipe), quoted=False)
 
 
-def _latest(rows: Iterable[Row]) -> list[Row]:
+def _latest(rows: Iterable[ResultRow]) -> list[ResultRow]:
     return list(
         {(_method(r), r.data, r.backbone, r.identity, r.seed, r.task, r.foreign, r.score): r for r in rows}.values()
     )
 
 
-def _alike(rows: Sequence[Row]) -> list[Row]:
+def _alike(rows: Sequence[ResultRow]) -> list[ResultRow]:
     """Without what runs that know some classes of a data set say of their own images, where others know all."""
     whole = {row.data for row in rows if _knows_all(row)}
     return [row for row in rows if row.task == "open-set" or row.data not in whole or _knows_all(row)]
 
 
-def _knows_all(row: Row) -> bool:
+def _knows_all(row: ResultRow) -> bool:
     return row.split is None or row.split.startswith(ALL_CLASSES)
 
 
-def _own(rows: Iterable[Row], figures: Set[Figure]) -> Summaries:
+def _own(rows: Iterable[ResultRow], figures: Set[Figure]) -> Summaries:
     values: dict[_Method, dict[Figure, list[float]]] = {}
     for row in rows:
         of_method = values.setdefault(_method(row), {})
@@ -133,7 +133,7 @@ def _own(rows: Iterable[Row], figures: Set[Figure]) -> Summaries:
     return {method: {f: summarize(runs) for f, runs in cells.items()} for method, cells in values.items()}
 
 
-def _published(rows: Iterable[PublishedRow], figures: Sequence[Figure]) -> Summaries:
+def _published(rows: Iterable[PaperRow], figures: Sequence[Figure]) -> Summaries:
     lines: Summaries = {}
     for row in rows:
         for metric, mean in row.metrics.items():
@@ -238,7 +238,7 @@ def _rank_notes(lines: Mapping[str, Mapping[Figure, Summary]], figures: Sequence
     return [f"Mean rank over the {len(ranked)} columns that all of these have: {listed}."]
 
 
-def _row_notes(rows: Sequence[Row], figures: Set[Figure]) -> list[str]:
+def _row_notes(rows: Sequence[ResultRow], figures: Set[Figure]) -> list[str]:
     """What a reader of the means must know of the own runs behind them."""
     notes = []
     missing = sum(
@@ -271,18 +271,18 @@ def _row_notes(rows: Sequence[Row], figures: Set[Figure]) -> list[str]:
     return notes
 
 
-def _split(row: Row) -> str:
+def _split(row: ResultRow) -> str:
     return (row.split or ALL_CLASSES).partition(":")[0]
 
 
-def _counts(row: Row) -> tuple[int | None, ...]:
+def _counts(row: ResultRow) -> tuple[int | None, ...]:
     """How many images a figure is of; errors differ from run to run, and only all images are counted."""
     if row.task == "accuracy" or row.n_positive is None or row.n_negative is None:
         return (None,)
     return (row.n_positive + row.n_negative,) if row.task == "misclassification" else (row.n_positive, row.n_negative)
 
 
-def _cell(summary: Summary | None, p: float | None) -> Cell:
+def _cell(summary: Summary | None, p: float | None) -> Entry:
     if summary is None:
-        return Cell()
-    return Cell(summary.mean, summary.deviation, summary.runs, p, None if p is None else mark(p))
+        return Entry()
+    return Entry(summary.mean, summary.deviation, summary.runs, p, None if p is None else mark(p))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dsui.report.tables import Cell, Column, Line, Table
+from dsui.report.tables import Column, Entry, Line, Table
 
 MOST_CLASSES = 12
 """More than these make a table that nobody reads."""
@@ -61,9 +61,9 @@ def largest_confusions_table(classes: Sequence[str], confusions: Tensor) -> Tabl
         Line(
             classes[true],
             (
-                Cell(text=classes[guess]),
-                Cell(float(errors[true, guess])),
-                Cell(float(errors[true, guess] / confusions[true].sum())),
+                Entry(text=classes[guess]),
+                Entry(float(errors[true, guess])),
+                Entry(float(errors[true, guess] / confusions[true].sum())),
             ),
         )
         for true, guess in pairs
@@ -77,10 +77,10 @@ def _class_columns(above: tuple[str, ...]) -> tuple[Column, ...]:
     return Column((*above, IMAGES), decimals=0), Column((*above, ACCURACY), None, "%", 100, 1)
 
 
-def _class_cells(row: Tensor, label: int) -> tuple[Cell, ...]:
+def _class_cells(row: Tensor, label: int) -> tuple[Entry, ...]:
     images = int(row.sum())
-    return Cell(float(images)), Cell(float(row[label] / images) if images else None)
+    return Entry(float(images)), Entry(float(row[label] / images) if images else None)
 
 
-def _count(number: int) -> Cell:
-    return Cell(float(number)) if number else Cell(text=NEVER)
+def _count(number: int) -> Entry:
+    return Entry(float(number)) if number else Entry(text=NEVER)

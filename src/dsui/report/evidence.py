@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from dsui.data.dataset import ImageSet
-from dsui.evaluation.cache import Source, StoredOutputs
-from dsui.evaluation.model import RunFacts
-from dsui.evaluation.results import Row, read
+from dsui.evaluation.cache import ImageSource, StoredOutputs
+from dsui.evaluation.results import ResultRow, read
 from dsui.evaluation.tasks import Evaluation
 from dsui.report.columns import SCORES, UNKNOWN
 from dsui.report.figures.embedding import evenly_chosen
-from dsui.training.run_folder import LOG, RESULTS
+from dsui.runs.folder import LOG, RESULTS
+from dsui.runs.model import RunFacts
 
 PROBLEMS = 5
 """Most unusable lines of a results file that are named."""
@@ -60,7 +60,7 @@ class Record:
 
     name: str
     facts: RunFacts
-    rows: list[Row]
+    rows: list[ResultRow]
     rows_read: int
     """How many of them are from the run's results file; the others were computed for the page."""
     remarks: list[str]
@@ -130,13 +130,15 @@ def read_log(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     return rows, [f"Lines of {path} that cannot be read: {bad}."] if bad else []
 
 
-def _read(path: Path) -> tuple[list[Row], list[str]]:
+def _read(path: Path) -> tuple[list[ResultRow], list[str]]:
     file = path / RESULTS
     rows, problems = read([file]) if file.exists() else ([], [])
     return [row for row in rows if row.of_test_images], problems
 
 
-def _rows(run: str, asked: Evaluation, foreign: Sequence[str], images: int) -> tuple[list[Row], list[Row], list[str]]:
+def _rows(
+    run: str, asked: Evaluation, foreign: Sequence[str], images: int
+) -> tuple[list[ResultRow], list[ResultRow], list[str]]:
     """Rows from the run's file that are about as many in-domain `images`, rows computed because they are not there, and
     remarks."""
     config = asked.cache.facts.config
@@ -158,19 +160,19 @@ def _rows(run: str, asked: Evaluation, foreign: Sequence[str], images: int) -> t
     return rows, computed, [*remarks, *problems[:PROBLEMS]]
 
 
-def _question(row: Row) -> tuple[str, str, str | float | None]:
+def _question(row: ResultRow) -> tuple[str, str, str | float | None]:
     """Accuracy, whose rows tell no number of images, is asked with the errors."""
     return row.method, "misclassification" if row.task == "accuracy" else row.task, row.foreign
 
 
-def _in_domain(row: Row) -> int | None:
+def _in_domain(row: ResultRow) -> int | None:
     """How many in-domain images it is about."""
     if row.n_positive is None or row.n_negative is None:
         return None
     return row.n_negative + (row.n_positive if row.task == "misclassification" else 0)
 
 
-def _seen(asked: Evaluation, source: Source, points: int) -> SeenImages:
+def _seen(asked: Evaluation, source: ImageSource, points: int) -> SeenImages:
     stored, scores = asked.scores(source)
     labels, logits = stored.part("labels"), stored.part("logits")
     assert labels is not None

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from dsui.evaluation.model import short_fingerprint
-from dsui.evaluation.results import Row, versions
+from dsui.evaluation.results import ResultRow, versions
 from dsui.report.columns import Figure, common
 from dsui.report.comparison import available, compare
 from dsui.report.evidence import Record
@@ -14,8 +13,9 @@ from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, panels
 from dsui.report.html_table import to_html, words_table
 from dsui.report.section import Details, Section
 from dsui.report.settings import settings
-from dsui.training.run_folder import WEIGHTS
-from dsui.training.weights import read_metadata
+from dsui.runs.folder import WEIGHTS
+from dsui.runs.model import short_fingerprint
+from dsui.runs.weights import read_metadata
 
 SCORES = ("max_probability", "entropy", "uncertainty", "prediction")
 METRICS = {
@@ -39,7 +39,7 @@ LINES = (
 )
 
 
-def results_section(rows: Sequence[Row]) -> Section:
+def results_section(rows: Sequence[ResultRow]) -> Section:
     """Methods beside each other, with deviations over runs and marks of significance."""
     tables = []
     for title, tasks in TABLES.items():
@@ -63,7 +63,7 @@ def _parts(figures: Sequence[Figure]) -> list[list[Figure]]:
     return parts
 
 
-def comparison_section(rows: Sequence[Row], attack: str) -> Section:
+def comparison_section(rows: Sequence[ResultRow], attack: str) -> Section:
     """Lines from the rows of all runs; `attack` is the command that attacks them, for a page without attacks."""
     sections = []
     for question, heading in (

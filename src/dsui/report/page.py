@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from dsui.errors import DsuiError
+from dsui.checks import require
+from dsui.errors import DsuiError, RunError
 from dsui.report.figures.canvas import to_inline, to_png, to_svg
-from dsui.report.installed import require
 from dsui.report.section import Section
-from dsui.training.checkpoint import RunError, write_whole
+from dsui.runs.files import write_atomic
 
 TEMPLATE = "page.html.j2"
 
@@ -50,7 +50,7 @@ def write_figures(folder: Path, sections: Sequence[Section]) -> list[Path]:
 
 def _write(path: Path, content: bytes) -> None:
     try:
-        write_whole(path, lambda stream: stream.write(content))
+        write_atomic(path, lambda stream: stream.write(content))
     except RunError as error:
         why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
         raise DsuiError(f"{path} cannot be written ({why}); choose another place.") from error

@@ -20,7 +20,7 @@ from dsui.report.html_table import to_html
 from dsui.report.run_table import run_table
 from dsui.report.section import Details, Section
 from dsui.report.thumbnails import most, thumbnails
-from dsui.training.recipe_file import training_name
+from dsui.runs.recipe_file import training_name
 
 DRAWN = ("max_probability", "entropy", "log_density", "energy", "mutual_information", "uncertainty")
 """The scores whose curves are drawn, where a run has them."""

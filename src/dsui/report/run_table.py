@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dsui.evaluation.results import Row
+from dsui.evaluation.results import ResultRow
 from dsui.report.columns import METRICS, SCORES
-from dsui.report.tables import Cell, Column, Line, Table
+from dsui.report.tables import Column, Entry, Line, Table
 
 SHOWN = {
     "misclassification": ("auroc", "aupr", "aurc"),
@@ -17,7 +17,7 @@ SHOWN = {
 }
 
 
-def run_table(rows: Sequence[Row]) -> Table:
+def run_table(rows: Sequence[ResultRow]) -> Table:
     """Rows of one run; accuracies go to the note."""
     first = rows[0]
     rankings = [row for row in rows if "accuracy" not in row.metrics]
@@ -28,7 +28,7 @@ def run_table(rows: Sequence[Row]) -> Table:
     lines = tuple(
         Line(
             SCORES.get(name or "", name or ""),
-            tuple(Cell(figures.get((name, task, foreign), {}).get(metric)) for task, foreign, metric in questions),
+            tuple(Entry(figures.get((name, task, foreign), {}).get(metric)) for task, foreign, metric in questions),
         )
         for name in names
     )
@@ -44,17 +44,17 @@ def run_table(rows: Sequence[Row]) -> Table:
     return Table(title, columns, lines, f"{note}." if note else "", corner="score")
 
 
-def _percent(row: Row) -> str:
+def _percent(row: ResultRow) -> str:
     return f"{100 * row.metrics['accuracy']:.2f} %"
 
 
-def _under_attack(accuracies: Iterable[Row]) -> list[str]:
+def _under_attack(accuracies: Iterable[ResultRow]) -> list[str]:
     """An attack that leaves an image right is no harm, and cannot well be told from none."""
     each = [f"{_percent(row)} at ε {row.foreign:.3g}" for row in accuracies if row.task == "fgsm"]
     return [f"accuracy under attack {', '.join(each)}"] if each else []
 
 
-def _counts(rows: Sequence[Row]) -> list[str]:
+def _counts(rows: Sequence[ResultRow]) -> list[str]:
     """How many images stand behind the figures."""
     told = []
     kinds = {(row.task, row.foreign): (row.n_positive, row.n_negative) for row in rows if row.task in SHOWN}

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import torch
 
-from dsui.evaluation.model import RunFacts
 from dsui.methods.registry import build
+from dsui.runs.model import RunFacts
 
 MIXTURE = frozenset(
     {

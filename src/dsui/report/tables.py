@@ -38,7 +38,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Entry:
     """A figure, as fraction, or without one (None or nan) `text`; `mark`, by the `p` of a test, stands behind it."""
 
     mean: float | None = None
@@ -60,7 +60,7 @@ class Line:
     """One row; `quoted` figures come from elsewhere and stand apart."""
 
     label: str
-    cells: tuple[Cell, ...]
+    cells: tuple[Entry, ...]
     quoted: bool = False
 
     @property

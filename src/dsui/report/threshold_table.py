@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from dsui.deploy.effects import Judged, Limit
-from dsui.report.tables import Cell, Column, Line, Table
+from dsui.deploy.threshold_effects import Judged, Limit
+from dsui.report.tables import Column, Entry, Line, Table
 
 
 def threshold_table(title: str, limits: Sequence[Limit], kinds: Mapping[str, Judged], calibrated: int) -> Table:
@@ -31,10 +31,10 @@ def _obstacles(limits: Sequence[Limit]) -> list[str]:
     return [f"{sentence[:1].upper()}{sentence[1:]}" for sentence in told]
 
 
-def _cells(value: float | None, kinds: Mapping[str, Judged]) -> list[Cell]:
-    cells = [Cell(value, text="any" if value == math.inf else "-")]
+def _cells(value: float | None, kinds: Mapping[str, Judged]) -> list[Entry]:
+    cells = [Entry(value, text="any" if value == math.inf else "-")]
     for images in kinds.values():
-        cells.append(Cell(None if value is None else images.accepted(value)))
+        cells.append(Entry(None if value is None else images.accepted(value)))
         if images.errors is not None:
-            cells.append(Cell(None if value is None else images.wrong(value)))
+            cells.append(Entry(None if value is None else images.wrong(value)))
     return cells

@@ -9,9 +9,25 @@ from typing import NamedTuple
 from PIL import Image
 from torch import Tensor
 
+from dsui.data.dataset import ImageSet, Subset
+from dsui.data.folder import FolderSet
+from dsui.data.foreign import Reshaped
+from dsui.data.registry import folder_path
 from dsui.report.columns import UNKNOWN
 from dsui.report.evidence import SeenImages, score_label
-from dsui.report.origin import origin
+
+
+def origin(images: ImageSet, index: int) -> str | None:
+    """The path of an image below PATH of `folder:PATH`, as in test/cat/7.png; None for a set that is no folder."""
+    match images:
+        case FolderSet():
+            return images.files[index].relative_to(folder_path(images.name)).as_posix()
+        case Subset():
+            return origin(images.images, int(images.indices[index]))
+        case Reshaped():
+            return origin(images.images, index)
+    return None
+
 
 LARGEST_SIDE = 64
 """Larger images are shown smaller, so that a page of them stays small."""

@@ -18,16 +18,16 @@ import torch
 
 from dsui import __version__
 from dsui.data.dataset import ImageSet
-from dsui.deploy.calibration import CALIBRATION, measure
 from dsui.errors import DivergenceError, DsuiError, Stopped
-from dsui.training.checkpoint import SHORTEST_PAUSE, Pacer, check_room
-from dsui.training.config import RunConfig
+from dsui.runs.calibration import CALIBRATION, measure
+from dsui.runs.checkpoint import SHORTEST_PAUSE, Pacer, check_room
+from dsui.runs.config import RunConfig
+from dsui.runs.folder import RunFolder
+from dsui.runs.images import IMAGES
 from dsui.training.distributed import World
-from dsui.training.images import IMAGES
 from dsui.training.interruption import Interruption
 from dsui.training.memory import fitting_batch, release
 from dsui.training.meter import HITS, LARGEST_LOSS, SAMPLES
-from dsui.training.run_folder import RunFolder
 from dsui.training.step import Mode, own_stream
 from dsui.training.trainer import Trainer
 
@@ -57,6 +57,14 @@ class Reporter(Protocol):
     def epoch(self, row: dict[str, object]) -> None:
         """After each epoch, what was logged."""
         ...
+
+
+class SilentReporter:
+    """Shows nothing."""
+
+    def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
+
+    def epoch(self, row: dict[str, object]) -> None: ...
 
 
 def fit(

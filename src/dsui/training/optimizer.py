@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from dsui.methods.method import Method, Turn
-from dsui.training.recipe import Recipe
+from dsui.recipe import Recipe
 
 ADAM_MOMENTUM = 0.9
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from dsui.checks import check_at_least
-from dsui.training.recipe import Recipe
+from dsui.recipe import Recipe
 
 LOWEST = 1e-6
 """Where the one-cycle's tail would end one epoch after the last."""

@@ -17,14 +17,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from dsui.data.augment import Transform, mixed
-from dsui.data.pipeline import Batch, ResidentSource
+from dsui.data.pipeline import Batch, ResidentLoader
 from dsui.fused import ready_to_compile
 from dsui.methods.method import Method, Turn
+from dsui.recipe import Recipe
 from dsui.training.averaging import WeightAverage
 from dsui.training.distributed import World
 from dsui.training.meter import Meter
 from dsui.training.optimizer import clip_gradients, set_rate
-from dsui.training.recipe import Recipe
 from dsui.training.sharpness import SharpnessAware, frozen_statistics
 
 Mode = Literal["eager", "compiled", "graph"]
@@ -75,13 +75,13 @@ class TrainingStep:
         recipe: Recipe,
         seed: int,
         steps_per_epoch: int,
-        source: ResidentSource | None,
+        source: ResidentLoader | None,
         average: WeightAverage | None,
         device: torch.device,
         compiled: bool,
         captured: bool,
         world: World,
-        outliers: ResidentSource | None = None,
+        outliers: ResidentLoader | None = None,
     ) -> None:
         self.method, self.transform, self.recipe, self.outliers = method, transform, recipe, outliers
         self.updates = [Update(*pair, recipe) for pair in zip(method.turns(), optimizers, strict=True)]

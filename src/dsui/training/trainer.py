@@ -14,15 +14,14 @@ from torch.nn.parallel import DistributedDataParallel
 from dsui.data.augment import Transform, mixed
 from dsui.data.dataset import ImageSet
 from dsui.data.foreign import as_foreign
-from dsui.data.pipeline import Batch, ResidentSource, StreamedSource, epoch_batches, open_source
-from dsui.errors import DsuiError
+from dsui.data.pipeline import Batch, ResidentLoader, StreamedLoader, epoch_batches, open_loader
+from dsui.errors import DsuiError, RunError
 from dsui.methods.registry import build
+from dsui.runs.config import RunConfig
+from dsui.runs.images import digest
 from dsui.training.averaging import WeightAverage
 from dsui.training.batch_norm import reestimate, synchronise
-from dsui.training.checkpoint import RunError
-from dsui.training.config import RunConfig
 from dsui.training.distributed import World
-from dsui.training.images import digest
 from dsui.training.optimizer import make_optimizer
 from dsui.training.schedule import rates
 from dsui.training.step import LossModule, Mode, TrainingStep
@@ -72,9 +71,9 @@ class Trainer:
             self.method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if world.size > 1 and sync_norms:
             synchronise(self.method)
-        self.source = open_source(images, device, memory_budget)
+        self.source = open_loader(images, device, memory_budget)
         self.transform = Transform(recipe.padding, recipe.flip, recipe.mean, recipe.std, config.seed).to(device)
-        self.outliers = None if outliers is None else open_source(as_foreign(outliers, images), device, memory_budget)
+        self.outliers = None if outliers is None else open_loader(as_foreign(outliers, images), device, memory_budget)
         self.outlier_samples = 0 if outliers is None else len(outliers.labels)
         self.optimizers = [make_optimizer(self.method, turn, recipe, device) for turn in self.method.turns()]
         decay = recipe.ema_decay if recipe.average == "ema" else None
@@ -198,7 +197,7 @@ class Trainer:
 
     @property
     def _resident(self) -> bool:
-        return not any(isinstance(source, StreamedSource) for source in (self.source, self.outliers))
+        return not any(isinstance(source, StreamedLoader) for source in (self.source, self.outliers))
 
     def _inputs(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every training batch of an epoch, augmented, with its labels; in each process all of them, so that what is
@@ -244,5 +243,5 @@ class Trainer:
         return capturable and mode != "eager"
 
 
-def _if_resident(source: ResidentSource | StreamedSource | None) -> ResidentSource | None:
-    return source if isinstance(source, ResidentSource) else None
+def _if_resident(source: ResidentLoader | StreamedLoader | None) -> ResidentLoader | None:
+    return source if isinstance(source, ResidentLoader) else None

@@ -18,7 +18,7 @@ from itertools import accumulate, count, cycle, pairwise
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 from xml.etree import ElementTree as ET
 
-from dsui.report.installed import require
+from dsui.checks import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

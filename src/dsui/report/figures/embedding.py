@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dsui.checks import require
 from dsui.report.figures.canvas import INK, PAPER, Drawing, dots, panel, short, styled
-from dsui.report.installed import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

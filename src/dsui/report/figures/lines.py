@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dsui.evaluation.results import Row
+from dsui.evaluation.results import ResultRow
 from dsui.report.columns import METRICS, SCORES, UNKNOWN, Figure
 from dsui.report.comparison import available, compare
 from dsui.report.figures.canvas import INK, Drawing, legend_below, named_ticks, panel, pens, short, styled
@@ -71,7 +71,7 @@ def places(figures: Sequence[Figure]) -> list[str | float]:
     return [question.place(figure) for figure in figures]
 
 
-def panels(rows: Sequence[Row], question: Question) -> list[tuple[Drawing, Table]]:
+def panels(rows: Sequence[ResultRow], question: Question) -> list[tuple[Drawing, Table]]:
     """The panels of each group, each with the table it shows; none of fewer than two places with a figure."""
     figures = [f for f in available(rows) if f.task in question.tasks and (f.metric, f.score) in SHOWN]
     groups = dict.fromkeys(map(question.group, figures))

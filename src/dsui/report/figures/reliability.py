@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from dsui.evaluation.calibration import BINS, ece, reliability_bins
+from dsui.evaluation.reliability import BINS, ece, reliability_bins
 from dsui.report.figures.canvas import BLUE, FAINT, Drawing, panel, styled
 
 

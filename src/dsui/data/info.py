@@ -1,0 +1,77 @@
+"""What is known of a published data set: how to read it, what it must contain, where it comes from.
+
+The loader's file of each data set states these facts once; `registry` lists them, `check` compares a local copy with
+them and `download` fetches what they name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dsui.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from dsui.data.dataset import MemorySet
+
+
+@dataclass(frozen=True)
+class Split:
+    """The official number of images and the mean of each channel, pixels in [0, 1].
+
+    `traces`: glob patterns below the root; a match of any of them means that the split is there, perhaps incomplete.
+    """
+
+    images: int
+    means: tuple[float, ...]
+    traces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file to download: official address first, then mirrors.
+
+    `yields`: paths below the root that exist once the file is in place. `unpacks_to`: the one folder an archive holds.
+    `md5`: only where the publisher states it. `begins`: the format's first bytes, which tell a file from an error page.
+    """
+
+    name: str
+    addresses: tuple[str, ...]
+    yields: tuple[str, ...]
+    begins: bytes
+    unpacks_to: str | None = None
+    md5: str | None = None
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """One data set. `load(root, split)` reads it; `folder` is where below the root its downloads go."""
+
+    name: str
+    load: Callable[[Path, str], MemorySet]
+    classes: int
+    shape: tuple[int, int, int]
+    splits: Mapping[str, Split]
+    page: str
+    licence: str
+    folder: str = ""
+    files: tuple[RemoteFile, ...] = ()
+
+    def present(self, root: Path) -> tuple[str, ...]:
+        """The splits of which something lies below `root`; a set inside a package is always there."""
+        return tuple(
+            name
+            for name, split in self.splits.items()
+            if not self.files or any(any(root.glob(trace)) for trace in split.traces)
+        )
+
+
+def missing(path: Path, name: str) -> DataError:
+    return DataError(f"{path} is missing; run `dsui data get {name}`, or name the folder that holds it with --root.")
+
+
+def damaged(path: Path, why: str, name: str) -> DataError:
+    return DataError(f"{path} is damaged: {why}; delete it and run `dsui data get {name}` again.")

@@ -1,0 +1,137 @@
+"""What a trained model must know of its own images to be deployed, measured once at the end of training.
+
+`uncertainty` needs the moments of scores over training images (`dsui.scores`), and a threshold needs the
+uncertainties of images the model was not trained on, with whether it was wrong about them. Both lie as JSON in the
+metadata of model.safetensors, so that a run's weights are all that predictions need.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dsui.data.augment import Transform
+from dsui.data.dataset import ImageSet
+from dsui.data.pipeline import Batch, Loader, open_loader
+from dsui.errors import DsuiError, RunError
+from dsui.methods.method import Method
+from dsui.outputs import DEFINITION, Outputs
+from dsui.runs.folder import WEIGHTS
+from dsui.runs.model import RunFacts, forward
+from dsui.runs.threshold import Threshold, at_coverage, at_risk
+from dsui.runs.weights import read_metadata
+from dsui.scores import Moments, Reference, all_scores, reference
+
+MOST_IMAGES = 10_000
+"""Of each kind, an even choice where there are more: the deviation of a mean is a hundredth of the images' own."""
+CALIBRATION = "calibration"
+"""Its name in the metadata of the weights."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """`uncertainties` [N], ascending, in float64, and `errors` [N] are of held-out images; N may be 0."""
+
+    reference: Reference
+    uncertainties: Tensor
+    errors: Tensor
+
+    def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
+        """By one of the two; see `dsui.runs.threshold`."""
+        if (coverage is None) == (risk is None):
+            raise ValueError("choose a threshold by coverage or by risk, one of the two.")
+        self.check()
+        if coverage is not None:
+            return at_coverage(self.uncertainties, self.errors, coverage)
+        assert risk is not None
+        return at_risk(self.uncertainties, self.errors, risk)
+
+    def check(self) -> None:
+        """Whether there are images to choose a threshold by."""
+        if len(self.uncertainties) == 0:
+            raise DsuiError(
+                "this model was trained without calibration images, which a threshold needs; train it with "
+                "--calibration 0.1, in Python calibration=0.1."
+            )
+
+    def to_text(self) -> str:
+        """JSON, which keeps every bit of a float."""
+        return json.dumps(
+            {
+                "definition": DEFINITION,
+                "moments": self.reference.moments,
+                "log_floor": self.reference.log_floor,
+                "uncertainties": self.uncertainties.tolist(),
+                "errors": self.errors.int().tolist(),
+            }
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> Calibration:
+        """The reverse; a ValueError, KeyError or TypeError where something is missing or strange."""
+        values = json.loads(text)
+        if values["definition"] != DEFINITION:
+            raise ValueError("its uncertainty is defined otherwise")
+        moments = {str(name): Moments(float(mean), float(std)) for name, (mean, std) in values["moments"].items()}
+        floor = values["log_floor"]
+        uncertainties = torch.tensor(values["uncertainties"], dtype=torch.float64)
+        errors = torch.tensor(values["errors"], dtype=torch.bool)
+        if uncertainties.shape != errors.shape:
+            raise ValueError("as many uncertainties as errors are needed")
+        return cls(Reference(moments, None if floor is None else float(floor)), uncertainties, errors)
+
+
+def stored_calibration(facts: RunFacts) -> Calibration:
+    """What training stored beside a run's weights."""
+    file = facts.path / WEIGHTS
+    text = read_metadata(file).get(CALIBRATION)
+    if text is None:
+        raise RunError(f"{file} is of before dsui stored what predictions need; train the run anew.")
+    try:
+        return Calibration.from_text(text)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(f"{file} holds no calibration that this dsui can read; train the run anew.") from error
+
+
+def measure(
+    method: Method,
+    transform: Transform,
+    training: Loader,
+    samples: int,
+    held_out: ImageSet | None,
+    batch: int,
+    device: torch.device,
+) -> Calibration:
+    """Of a method in evaluation mode; `training` are its `samples` training images, without augmentation.
+
+    A `batch` as large as in training fits into any memory that training fitted into.
+    """
+
+    def passes(source: Loader, count: int) -> Iterator[tuple[Outputs, Batch]]:
+        for found in source.stream(even_choice(count).split(batch)):
+            yield forward(method, transform, found.images), found
+
+    known = reference(outputs for outputs, _ in passes(training, samples))
+    if held_out is None:
+        return Calibration(known, torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.bool))
+    return _sorted(known, passes(open_loader(held_out, device), len(held_out.labels)))
+
+
+def even_choice(count: int, most: int = MOST_IMAGES) -> Tensor:
+    """Indices of at most `most` of `count` images, evenly spaced: data sets are often sorted by class."""
+    chosen = min(count, most)
+    return torch.arange(chosen) * count // max(chosen, 1)
+
+
+def _sorted(known: Reference, parts: Iterable[tuple[Outputs, Batch]]) -> Calibration:
+    found = [
+        (all_scores(outputs, known)["uncertainty"].cpu(), (outputs.predictions != batch.labels).cpu())
+        for outputs, batch in parts
+    ]
+    uncertainties, errors = (torch.cat(part) for part in zip(*found, strict=True))
+    order = uncertainties.argsort(stable=True)
+    return Calibration(known, uncertainties[order], errors[order])

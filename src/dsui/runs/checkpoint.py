@@ -1,0 +1,100 @@
+"""A checkpoint on disk: whole or not at all, never a risk to open, and seldom enough to cost nothing.
+
+A file is written beside, brought to the disk and renamed, so that a kill or a full disk leaves the former one. torch
+writes a checksum of every part but does not look at it again; `load_state` does, before anything is unpickled.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import tempfile
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dsui.errors import RunError
+from dsui.runs.files import write_atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SCHEMA = 1  # of state.pt and model.safetensors; raised when older code could not read what newer code writes
+SHORTEST_PAUSE = 60.0  # seconds between checkpoints
+UNREADABLE = (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)  # of a file that may be whole all the same
+PAUSE_PER_SAVE = 49.0  # a save of d seconds and 49 d seconds of training: 2 % of the time is spent on saving
+
+
+def save_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Write tensors and plain values, nested in dicts, lists and tuples; nothing else could be loaded again.
+
+    The lock of a run keeps others away, so that what a kill leaves may have a name that the next save writes over.
+    """
+    content = {"schema": SCHEMA, "state": dict(state)}
+    write_atomic(path, lambda stream: torch.save(content, stream), temporary=path.with_name(f"{path.name}.tmp"))
+
+
+def load_state(path: Path, map_location: torch.device | str) -> dict[str, Any] | None:
+    """What `save_state` wrote, or None where there is no checkpoint."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if part := archive.testzip():
+                raise zipfile.BadZipFile(f"the checksum of {part} is wrong")
+        content = torch.load(path, map_location=map_location, weights_only=True)
+    except FileNotFoundError:
+        return None
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # a forged or foreign file can fail in any way inside the unpickler
+        if isinstance(error, OSError) and error.errno in UNREADABLE:
+            raise RunError(f"{path} cannot be read ({error.strerror}); mend this and run again.") from error
+        raise RunError(
+            f"{path} is not a whole checkpoint of dsui; delete it to train from the beginning, or choose another --out."
+        ) from error
+    check_schema(path, content.get("schema") if isinstance(content, dict) else None)
+    state: dict[str, Any] = content["state"]
+    return state
+
+
+def check_schema(path: Path, schema: object) -> None:
+    """Refuse a file of another program or of a later version."""
+    if not isinstance(schema, int):
+        raise RunError(f"{path} was not written by dsui; choose another run.")
+    if schema > SCHEMA:
+        raise RunError(f"{path} was written by a newer dsui (schema {schema}, this one knows {SCHEMA}); update dsui.")
+
+
+def check_room(path: Path, needed_bytes: int) -> None:
+    """Refuse a run folder, made already or not, that cannot be written to or whose disk has too little room.
+
+    `needed_bytes` are those of two checkpoints, since the former stays until the next is whole.
+    """
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    try:
+        with tempfile.NamedTemporaryFile(dir=existing, prefix=".probe-"):
+            free = shutil.disk_usage(existing).free
+    except OSError as error:
+        raise RunError(f"{existing} cannot be written to ({error.strerror}); choose another --out.") from error
+    if free < needed_bytes:
+        raise RunError(
+            f"{path} needs about {needed_bytes / 1e6:,.0f} MB for its checkpoints and its disk has "
+            f"{free / 1e6:,.0f} MB free; make room or choose another --out."
+        )
+
+
+class Pacer:
+    """When a checkpoint is due: at most every `shortest` seconds and 2 % of the time; by one monotonic clock."""
+
+    def __init__(self, now: float, shortest: float = SHORTEST_PAUSE) -> None:
+        self._ended = now
+        self._shortest = self._pause = shortest
+
+    def due(self, now: float) -> bool:
+        return now - self._ended >= self._pause
+
+    def saved(self, duration: float, now: float) -> None:
+        """Note a save that took `duration` and ended `now`."""
+        self._ended = now
+        self._pause = max(self._shortest, PAUSE_PER_SAVE * duration)

@@ -1,0 +1,87 @@
+"""Which images a run reads, and which it trains on: those of its known classes, without the ones it holds out."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dsui.data.dataset import ImageSet, Subset, chosen
+from dsui.data.folder import FolderSet
+from dsui.data.registry import FOLDER, load
+from dsui.data.splits import class_split, known_part
+from dsui.errors import DsuiError
+from dsui.runs.config import RunConfig
+
+IMAGES = "images"
+"""Where the weights' metadata hold the digest of the images a run was trained on, and that of its outliers."""
+SPLIT_SEED = 0
+"""Of the held-out images: one for all runs, so that models are compared on the same ones."""
+
+
+def usual_share(data: str) -> float:
+    """Of the training images, what is held out where nobody says how much."""
+    return 0.1 if data.startswith(FOLDER) else 0.0
+
+
+def read_split(config: RunConfig, name: str, split: str, root: Path | None) -> ImageSet:
+    """A split of the run's data set or of another one; own files at the run's size, and sifted where the run did so."""
+    if name.startswith(FOLDER):
+        return load(name, split, size=config.size, channels=config.channels, skip_bad=config.skip_bad)
+    return load(name, split, root)
+
+
+def training_images(config: RunConfig, whole: ImageSet) -> ImageSet:
+    """`whole` is the training split of the run's data set, as it was loaded."""
+    known = known_images(config, whole)
+    return known if config.held_out == 0 else chosen(known, _parts(known, config.held_out)[0], known.name)
+
+
+def held_out_images(config: RunConfig, whole: ImageSet) -> ImageSet:
+    """Those of `whole` that the run did not train on."""
+    if config.held_out == 0:
+        raise DsuiError(
+            "this run held no images out; train it with --calibration 0.1, or evaluate it on the test split."
+        )
+    known = known_images(config, whole)
+    return chosen(known, _parts(known, config.held_out)[1], f"{known.name}:held-out")
+
+
+def known_images(config: RunConfig, images: ImageSet) -> ImageSet:
+    """The images of the run's known classes, of any split."""
+    return images if config.known is None else known_part(images, class_split(config.known, images))
+
+
+def digest(images: ImageSet) -> str:
+    """What a run remembers of its images: classes and labels, and of image files their names and sizes."""
+    facts = [images.classes, images.shape, images.labels.tolist(), *_files(images)]
+    return hashlib.sha256(" ".join(map(str, facts)).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def _files(images: ImageSet) -> list[tuple[str, str, int]]:
+    """Class folder, name and size of every file; none of images that are not files."""
+    if isinstance(images, Subset):
+        files = _files(images.images)
+        return [files[index] for index in images.indices.tolist()] if files else []
+    return [(f.parent.name, f.name, f.stat().st_size) for f in images.files] if isinstance(images, FolderSet) else []
+
+
+def _parts(images: ImageSet, share: float) -> tuple[Tensor, Tensor]:
+    """Indices to train on and indices held out, ascending; of every class the same share, and at least one of each."""
+    if not 0 < share < 1:
+        raise DsuiError(f"--calibration {share} must be a share of the training images between 0 and 1, as in 0.1.")
+    labels = images.labels
+    generator = torch.Generator().manual_seed(SPLIT_SEED)
+    held_out = torch.zeros(len(labels), dtype=torch.bool)
+    for label in labels.unique().tolist():
+        members = (labels == label).nonzero().flatten()
+        if len(members) < 2:
+            raise DsuiError(
+                f"class {images.classes[label]} has a single training image, so none can be held out; "
+                "add images or choose --calibration 0."
+            )
+        count = min(max(round(share * len(members)), 1), len(members) - 1)
+        held_out[members[torch.randperm(len(members), generator=generator)[:count]]] = True
+    return (~held_out).nonzero().flatten(), held_out.nonzero().flatten()

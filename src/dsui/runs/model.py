@@ -1,0 +1,139 @@
+"""A trained run, ready to predict."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+
+import torch
+from torch import Tensor
+
+from dsui.data.augment import Transform
+from dsui.errors import RunError
+from dsui.methods.method import Method
+from dsui.methods.registry import build, find, option_kinds, predictors
+from dsui.outputs import Outputs
+from dsui.runs.config import RunConfig
+from dsui.runs.folder import WEIGHTS
+from dsui.runs.images import IMAGES
+from dsui.runs.recipe_file import training_name
+from dsui.runs.weights import load_weights, read_metadata
+
+SAMPLING_SEED = 0
+_ALONE = Lock()
+"""Random numbers and the precision of products are those of the whole process, so threads wait for each other."""
+
+
+@torch.no_grad()
+def forward(method: Method, transform: Transform, images: Tensor) -> Outputs:
+    """Outputs of uint8 images [B, C, H, W] on their device, of a method in evaluation mode.
+
+    A method that samples draws alike for every batch; the caller's random numbers go on as if nothing had happened.
+    """
+    device, on_gpu = images.device, images.is_cuda
+    inputs = transform.plain(images)
+    if on_gpu:
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
+    with _ALONE, torch.random.fork_rng([device] if on_gpu else []):
+        torch.default_generator.manual_seed(SAMPLING_SEED)
+        if on_gpu:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(SAMPLING_SEED)
+        return method.predict(inputs)
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a run's weights file says of itself."""
+
+    path: Path
+    config: RunConfig
+    classes: tuple[str, ...]
+    images: str | None = None
+    """The digest of the images it was trained on; older runs have none."""
+    training: str = ""
+    """How it was trained, whichever method predicts."""
+
+    @property
+    def name(self) -> str:
+        return self.path.resolve().name
+
+    def fingerprint(self) -> str:
+        """Of the weights' bytes."""
+        return fingerprint(self.path)
+
+
+def fingerprint(run: Path) -> str:
+    """Of the bytes of a run's weights, readable or not."""
+    with (run / WEIGHTS).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def short_fingerprint(fingerprint: str) -> str:
+    """The digits of it that rows and pages show."""
+    return fingerprint[:16]
+
+
+@dataclass(frozen=True)
+class Model:
+    """`method` is in evaluation mode on its device; `transform` turns 8-bit images into its inputs."""
+
+    facts: RunFacts
+    method: Method
+    transform: Transform
+    device: torch.device
+
+
+def run_facts(run: Path, method: str | None = None) -> RunFacts:
+    """Without reading the weights; `method` is another one to predict with, which must take the same weights."""
+    path = run / WEIGHTS
+    if not run.is_dir():
+        raise RunError(f"{run} is no folder of a run; name the --out of a `dsui train`.")
+    metadata = read_metadata(path)
+    try:
+        config = RunConfig.from_mapping(json.loads(metadata["config"]))
+        classes = tuple(str(name) for name in json.loads(metadata["classes"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(f"{path} was not written by `dsui train` of this version; train the run anew.") from error
+    training = training_name(config)
+    if method is not None and method != config.method:
+        find(method)
+        if method not in (able := predictors(config.method)):
+            raise RunError(
+                f"{method} does not predict with the weights of {config.method}, which {run} holds; --as may name "
+                f"{' or '.join(able)}, and {method} needs a run of its own."
+            )
+        known = option_kinds(method)
+        options = {name: value for name, value in config.options.items() if name in known}
+        config = replace(config, method=method, options=options)
+    return RunFacts(run, config, classes, metadata.get(IMAGES), training)
+
+
+def load_model(facts: RunFacts, device: torch.device) -> Model:
+    """The trained run in evaluation mode, with what turns its pixels into inputs."""
+    config = facts.config
+    path = facts.path / WEIGHTS
+    weights, _ = load_weights(path)
+    if broken := [name for name, each in weights.items() if each.is_floating_point() and not each.isfinite().all()]:
+        raise RunError(f"{path} holds NaN or infinity in {broken[0]}; copy the file again or train the run anew.")
+    try:
+        method = build(
+            config.method, config.backbone, config.channels, len(facts.classes), config.recipe, config.options
+        )
+    except TypeError as error:
+        raise RunError(f"{path} was written by another version of dsui; use that one or train the run anew.") from error
+    try:
+        method.load_state_dict(weights)
+    except (RuntimeError, ValueError) as error:
+        raise RunError(
+            f"{path} does not hold the weights of {config.method} on {config.backbone}; "
+            "choose another run, or the method it was trained with."
+        ) from error
+    method.to(device).eval()
+    if device.type == "cuda":
+        method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    transform = Transform(mean=config.recipe.mean, std=config.recipe.std).to(device)
+    return Model(facts, method, transform, device)

@@ -1,0 +1,70 @@
+"""The weights of a run as model.safetensors: tensors by name, and what explains them as text in the metadata.
+
+The format cannot hold code, so that a stranger's weights are safe to open.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from dsui.errors import RunError
+from dsui.runs.checkpoint import SCHEMA, check_schema
+from dsui.runs.files import write_atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from torch import Tensor
+
+
+def save_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write `tensors` from any device. Tied ones are written once for each name."""
+    # safetensors refuses tensors that share memory or are not contiguous; a copy of its own is neither
+    copies = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
+    }
+    content = _ordered(save(copies, {**metadata, "schema": str(SCHEMA)}))
+    write_atomic(path, lambda stream: stream.write(content))
+
+
+def _ordered(content: bytes) -> bytes:
+    """The same file with its header's keys sorted: safetensors writes metadata in another order every time."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
+    header = header.ljust(-(-len(header) // 8) * 8)  # tensors stay aligned
+    return len(header).to_bytes(8, "little") + header + content[8 + size :]
+
+
+def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors, on the CPU, and the metadata that `save_weights` wrote."""
+    with _opened(path) as (content, metadata):
+        return {name: content.get_tensor(name) for name in content.keys()}, metadata  # noqa: SIM118
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata alone, whatever the size of the weights."""
+    with _opened(path) as (_, metadata):
+        return metadata
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+    try:
+        with safe_open(path, framework="pt") as content:
+            metadata: dict[str, str] = content.metadata() or {}
+            schema = metadata.get("schema", "")
+            check_schema(path, int(schema) if schema.isdecimal() else None)
+            yield content, metadata
+    except FileNotFoundError as error:
+        raise RunError(f"{path} is missing; train the run to its end or choose another.") from error
+    except OSError as error:
+        raise RunError(f"{path} cannot be read ({error}); mend this or choose another run.") from error
+    except SafetensorError as error:
+        raise RunError(f"{path} is cut off or no safetensors file ({error}); copy it again or train anew.") from error

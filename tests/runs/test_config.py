@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+import yaml
+
+from dsui.errors import DsuiError
+from dsui.recipe import Recipe
+from dsui.runs.config import RunConfig
+from dsui.runs.recipe_file import load_recipe
+
+PLAIN = RunConfig("cifar10", "resnet18", "dsui", 3, 32, 3, load_recipe("paper", "cifar10"))
+FULL = replace(
+    PLAIN,
+    method="ensemble",
+    options={"members": 3, "member": "msp"},
+    outliers="svhn",
+    known="cat,dog",
+    held_out=0.1,
+    skip_bad=True,
+    recipe=replace(PLAIN.recipe, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4), rho=None),
+)
+
+
+@pytest.mark.parametrize("config", [PLAIN, FULL])
+def test_a_config_survives_yaml_and_json(config: RunConfig) -> None:
+    """config.yaml holds it as YAML, the weights as JSON, which has lists for tuples."""
+    assert RunConfig.from_mapping(yaml.safe_load(yaml.safe_dump(config.mapping()))) == config
+    assert RunConfig.from_mapping(json.loads(json.dumps(config.mapping()))) == config
+
+
+def test_no_setting_of_the_recipe_hides_one_of_the_run() -> None:
+    own = {field.name for field in fields(RunConfig)} - {"recipe"}
+    assert own.isdisjoint({field.name for field in fields(Recipe)})
+    assert set(FULL.mapping()) == own | {field.name for field in fields(Recipe)} - {"name"} | {"recipe"}
+    assert PLAIN.mapping()["recipe"] == "paper"
+
+
+def test_weights_of_before_a_setting_was_added_are_still_readable() -> None:
+    later = {"options", "outliers", "known", "held_out"}
+    older = {name: value for name, value in PLAIN.mapping().items() if name not in later}
+    assert RunConfig.from_mapping(older) == PLAIN
+
+
+def test_a_run_that_skips_nothing_has_the_mapping_it_had_before_that_could_be_chosen() -> None:
+    assert "skip_bad" not in PLAIN.mapping()
+    assert replace(PLAIN, skip_bad=True).mapping() == {**PLAIN.mapping(), "skip_bad": True}
+
+
+def test_keys_of_a_later_version_are_passed_over() -> None:
+    assert RunConfig.from_mapping({**PLAIN.mapping(), "added_later": 1}) == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda mapping: mapping.pop("epochs"), KeyError),
+        (lambda mapping: mapping.pop("recipe"), KeyError),
+        (lambda mapping: mapping.pop("seed"), TypeError),
+        (lambda mapping: mapping.update(size="x"), TypeError),
+        (lambda mapping: mapping.update(epochs=-1), DsuiError),
+    ],
+)
+def test_a_mapping_that_lacks_something_is_refused(change: Any, error: type[Exception]) -> None:
+    mapping = PLAIN.mapping()
+    change(mapping)
+    with pytest.raises(error):
+        RunConfig.from_mapping(mapping)

@@ -1,0 +1,259 @@
+"""A run folder under kills, other processes, other settings and damaged files."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+from dsui.errors import RunError
+from dsui.runs.folder import RunFolder
+from dsui.runs.weights import load_weights
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+CONFIG = {"data": "digits", "epochs": 100, "rate": 1e-5, "mean": (0.5, 0.5), "head": {"components": 8, "scale": None}}
+KILLS = 20
+
+# a forked child has torch at once; it uses no thread of its parent
+FORK = multiprocessing.get_context("fork")
+forks = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
+def logged(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (path / "log.jsonl").read_bytes().splitlines()]
+
+
+def begun(path: Path) -> Path:
+    RunFolder.create(path, CONFIG).close()
+    return path
+
+
+def save_for_ever(path: Path, done: int, ready: Connection) -> None:
+    with RunFolder.resume(path, CONFIG) as folder:
+        for step in range(done + 1, 1_000_000):
+            folder.save_state({"step": step, "weights": torch.full((30_000,), float(step))})
+            folder.log({"step": step})
+            ready.send(step)
+
+
+def hold(path: Path, ready: Connection, with_child: bool) -> None:
+    with RunFolder.resume(path, CONFIG):
+        child = FORK.Process(target=time.sleep, args=(60,))
+        if with_child:
+            child.start()
+        ready.send(child.pid)
+        time.sleep(60)
+
+
+@forks
+def test_run_killed_at_any_moment_has_a_whole_checkpoint_and_is_free_at_once(tmp_path: Path) -> None:
+    path, chance, done = begun(tmp_path / "a"), np.random.default_rng(0), 0
+    interrupted = 0
+    for _ in range(KILLS):
+        here, there = FORK.Pipe(duplex=False)
+        child = FORK.Process(target=save_for_ever, args=(path, done, there))
+        child.start()
+        there.close()
+        here.recv()
+        time.sleep(chance.uniform(0, 0.03))
+        child.kill()
+        child.join()
+        last = done + 1
+        with suppress(EOFError):
+            while True:
+                last = here.recv()
+        here.close()
+        interrupted += (path / "state.pt.tmp").exists()
+        with RunFolder.resume(path, CONFIG) as folder:
+            state = RunFolder.read_state(path, "cpu")
+            assert state is not None
+            assert torch.equal(state["weights"], torch.full((30_000,), float(state["step"])))
+            assert last <= state["step"] <= last + 1
+            done = state["step"]
+            folder.trim_log(done)
+            steps = [row["step"] for row in logged(path)]
+        assert steps == sorted(set(steps))
+        assert done - 1 <= steps[-1] <= done
+    assert interrupted  # some kills did fall into a save
+    assert child.exitcode == -signal.SIGKILL
+
+
+@forks
+@pytest.mark.parametrize("with_child", [False, True])
+def test_second_process_is_refused_until_the_first_is_killed(tmp_path: Path, with_child: bool) -> None:
+    path = begun(tmp_path / "a")
+    here, there = FORK.Pipe(duplex=False)
+    holder = FORK.Process(target=hold, args=(path, there, with_child))
+    holder.start()
+    child = here.recv()
+    try:
+        for make in (RunFolder.resume, RunFolder.create):
+            with pytest.raises(RunError, match=rf"a is in use by process {holder.pid}; wait"):
+                make(path, CONFIG)
+        (path / ".lock").write_text("")
+        with pytest.raises(RunError, match="in use by another process"):
+            RunFolder.resume(path, CONFIG)
+        holder.kill()
+        holder.join()
+        RunFolder.resume(path, CONFIG).close()
+    finally:
+        holder.kill()
+        holder.join()
+        if child:
+            os.kill(child, signal.SIGKILL)
+        here.close()
+        there.close()
+
+
+def test_lock_holds_within_a_process_too_and_ends_with_close(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path, CONFIG), pytest.raises(RunError, match=f"process {os.getpid()}"):
+        RunFolder.resume(tmp_path, CONFIG)
+    RunFolder.resume(tmp_path, CONFIG).close()
+
+
+def test_existing_run_is_not_overwritten_and_a_refusal_leaves_no_lock(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path, CONFIG) as folder:
+        folder.save_state({"step": 1})
+    for _ in range(2):
+        with pytest.raises(RunError, match="already holds a run; use --resume or another --out"):
+            RunFolder.create(tmp_path, CONFIG)
+    (tmp_path / "state.pt").rename(tmp_path / "model.safetensors")
+    with pytest.raises(RunError, match="already holds a run"):
+        RunFolder.create(tmp_path, CONFIG)
+
+
+def test_run_killed_before_its_first_checkpoint_starts_from_the_beginning(tmp_path: Path) -> None:
+    for make in (RunFolder.create, RunFolder.resume, RunFolder.create):
+        with make(tmp_path, CONFIG) as folder:
+            assert RunFolder.read_state(tmp_path, "cpu") is None
+            assert logged(tmp_path) == []
+            folder.log({"step": 1})
+
+
+def test_every_different_setting_is_named(tmp_path: Path) -> None:
+    begun(tmp_path)
+    here = {**CONFIG, "epochs": 3, "mean": [0.5, 0.4], "head": {"components": 4, "scale": None}, "extra": "ä"}
+    del here["data"]
+    with pytest.raises(RunError) as caught:
+        RunFolder.resume(tmp_path, here)
+    assert str(caught.value) == (
+        f'{tmp_path} was begun with other settings (data: "digits" there, absent here; epochs: 100 there, 3 here; '
+        "mean: [0.5, 0.5] there, [0.5, 0.4] here; head.components: 8 there, 4 here; "
+        'extra: absent there, "ä" here); resume with those or choose another --out.'
+    )
+    RunFolder.resume(tmp_path, CONFIG).close()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"- a\n- b\n",
+        b"a: [1\n",
+        b"\xff\xfe\xfa",
+        b"a: 2024-99-99\n",
+        b"a: &a {b: *a}\n",
+        b"!!python/name:os.system\n",
+    ],
+)
+def test_damaged_config_is_told_in_one_sentence(tmp_path: Path, content: bytes) -> None:
+    begun(tmp_path)
+    (tmp_path / "config.yaml").write_bytes(content)
+    with pytest.raises(RunError, match=r"config\.yaml is damaged[^\n]*$"):
+        RunFolder.resume(tmp_path, CONFIG)
+
+
+@pytest.mark.parametrize("name", ["absent", "empty", "file/inside"])
+def test_folder_without_a_run_is_not_resumed_nor_touched(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="holds no run to resume"):
+        RunFolder.resume(tmp_path / name, CONFIG)
+    assert not list((tmp_path / "empty").iterdir())
+    assert not (tmp_path / "absent").exists()
+
+
+def test_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "inside"):
+        with pytest.raises(RunError, match="could not be written"):
+            RunFolder.create(path, CONFIG)
+
+
+def test_file_system_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(RunError, match=r"cannot be locked \(No locks available\)"):
+        RunFolder.create(tmp_path, CONFIG)
+
+
+def test_weights_carry_the_settings(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path, CONFIG) as folder:
+        folder.save_weights({"a": torch.ones(2)}, {"calibration": "{}"})
+    _, metadata = load_weights(tmp_path / "model.safetensors")
+    assert metadata.keys() == {"calibration", "config", "schema"}
+    assert json.loads(metadata["config"]) == {**CONFIG, "mean": [0.5, 0.5]}
+
+
+def test_trimming_drops_a_torn_row_with_the_rows_after_the_checkpoint(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"note": "begin"}, *({"step": step, "loss": 0.5 / step} for step in range(1, 6))]
+    with RunFolder.create(tmp_path, CONFIG) as folder:
+        for row in rows:
+            folder.log(row)
+        with (tmp_path / "log.jsonl").open("ab") as stream:
+            stream.write(b'{"step": 3}')  # whole to a parser, yet its end was never written
+        folder.trim_log(3)
+        assert logged(tmp_path) == rows[:4]
+        folder.log({"step": 4})
+        assert logged(tmp_path) == [*rows[:4], {"step": 4}]
+        assert sorted(file.name for file in tmp_path.iterdir()) == [".lock", "config.yaml", "log.jsonl"]
+
+
+def test_lost_log_is_empty_and_a_damaged_one_names_its_line(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path, CONFIG) as folder:
+        (tmp_path / "log.jsonl").write_bytes(b'{"step": 1}\n\x00\x00\n{"step": 2}\n')
+        with pytest.raises(RunError, match=r"log\.jsonl is damaged in line 2"):
+            folder.trim_log(1)
+        (tmp_path / "log.jsonl").unlink()
+        folder.trim_log(1)
+        assert logged(tmp_path) == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+def test_full_disk_is_told_when_logging(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path, CONFIG) as folder:
+        (tmp_path / "log.jsonl").unlink()
+        (tmp_path / "log.jsonl").symlink_to("/dev/full")
+        with pytest.raises(RunError, match=r"log\.jsonl could not be written \(No space left on device\)"):
+            folder.log({"step": 1})
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "log.jsonl"])
+def test_files_of_something_else_are_not_overwritten(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("my: own")
+    with pytest.raises(RunError, match=f"{name} is not of a run and would be overwritten; choose another --out"):
+        RunFolder.create(tmp_path, {})
+    assert (tmp_path / name).read_text() == "my: own"
+
+
+def test_a_trained_run_without_its_checkpoint_is_not_trained_again(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path / "run", {}) as folder:
+        folder.log({"step": 1})
+        folder.save_weights({"weight": torch.zeros(1)}, {})
+    with pytest.raises(RunError, match="is trained and its checkpoint is gone, so there is nothing to resume"):
+        RunFolder.resume(tmp_path / "run", {})
+    assert (tmp_path / "run" / "log.jsonl").read_text() == '{"step": 1}\n'

@@ -1,0 +1,73 @@
+"""A grid of two runs and three cells that trains for seconds on embedded digits, and studies of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from dsui.evaluation.results import ResultRow
+from dsui.experiments.cell_run import Conditions
+from dsui.experiments.grid import Cell
+from dsui.experiments.grid_file import parsed
+from dsui.experiments.study import Study
+from dsui.methods.rkl import ReversePriorNetwork
+from dsui.training.loop import SilentReporter
+
+TINY = """
+title: Tiny
+data: digits
+backbone: small
+recipe: demo
+set: {epochs: 2}
+seeds: [0]
+tasks: [misclassification]
+runs:
+  - {method: msp, as: [msp, rkl]}
+  - {method: dsui}
+table:
+  - {task: accuracy, metrics: accuracy, scores: prediction}
+  - {task: misclassification, metrics: auroc, scores: max_probability}
+"""
+"""rkl stands in for mc-dropout, which needs a neck and five times as long: import `rkl_reads_msp` as well."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def rkl_reads_msp() -> Iterator[None]:
+    """In a test that imports this, rkl may predict with msp's weights, whose shapes are its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReversePriorNetwork, "reads_weights_of", ("msp",))
+        yield
+
+
+CONDITIONS = Conditions(None, torch.device("cpu"), False, SilentReporter())
+
+
+def tiny_study(out: Path, text: str = TINY, root: Path | None = None) -> Study:
+    return Study(parsed(text, "tiny"), out, root)
+
+
+def carry_out(study: Study, conditions: Conditions = CONDITIONS) -> list[Cell]:
+    """The cells that ended, in order."""
+    ended: list[Cell] = []
+    for job in study.jobs(study.grid.cells):
+        study.run(job, conditions, lambda cell, _seconds: ended.append(cell))
+    return ended
+
+
+def figures(rows: list[ResultRow]) -> list[tuple[object, ...]]:
+    """What two studies that did the same must agree on: all but the time they took."""
+    timed = {"seconds_per_1000"}
+    return [
+        (
+            row.run,
+            row.method,
+            row.task,
+            row.foreign,
+            row.score,
+            {k: v for k, v in row.metrics.items() if k not in timed},
+        )
+        for row in rows
+    ]
