@@ -209,18 +209,6 @@ def test_the_state_dict_is_the_whole_state() -> None:
     assert head.state_dict()["means"].shape == head.state_dict()["log_variances"].shape == (4, 3, 6)
 
 
-def test_marginal_doubles_the_variances() -> None:
-    head = made_head(project=False).eval()
-    wide = made_head(project=False, marginal=True).eval()
-    x = features(head)
-    with torch.no_grad():
-        head.log_variances.add_(math.log(2))
-    torch.testing.assert_close(wide.log_prob(x), head.log_prob(x))
-    for one, floor in ((wide, 0.25), (head, 0.5)):  # the floor is one of b, before it is doubled
-        one.variance_floor = floor
-    torch.testing.assert_close(wide.log_prob(x), head.log_prob(x))
-
-
 def test_plug_in_density_is_the_expected_one_up_to_half_the_dimension() -> None:
     """E_q ln N(z; mu, b) = ln N(z; a, b) - M/2 for q = N(a, b), by sampling q."""
     torch.manual_seed(0)

@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from dsui import DualSupervisedLoss, MoGMMHead
 from dsui.objectives import released_regularizer
+from dsui.released import ReleasedHead
 
 SIZE, CLASSES, COMPONENTS = 8, 3, 4
 
 
 def released(components: int = COMPONENTS) -> MoGMMHead:
     torch.manual_seed(0)
-    head = MoGMMHead.released(SIZE, CLASSES, components).double()
+    head = ReleasedHead(SIZE, CLASSES, components).double()
     with torch.no_grad():
         head.log_variances.normal_(std=0.3)
         head.set_class_prior([1, 2, 3])
@@ -63,14 +64,14 @@ def test_both_streams_see_activated_features() -> None:
 
 def test_start_is_the_authors() -> None:
     torch.manual_seed(0)
-    head = MoGMMHead.released(512, 10, 8)
+    head = ReleasedHead(512, 10, 8)
     bound = (8 * 10) ** -0.5
     assert head.means.abs().max().item() <= bound
     assert head.means.std().item() == pytest.approx(bound / 3**0.5, rel=0.02)  # 41,000 uniform draws
     assert bool((head.mixing_logits == 1).all())
     assert isinstance(head.mixing_logits, nn.Parameter)
     assert head.projection is None
-    single = MoGMMHead.released(512, 10)
+    single = ReleasedHead(512, 10)
     assert single.components == 1
     assert not isinstance(single.mixing_logits, nn.Parameter)
     assert "mixing_logits" in single.state_dict()

@@ -29,7 +29,8 @@ from dsui.backbones.own import as_backbone
 from dsui.backbones.registry import own_backbone
 from dsui.deploy.labelled import labelled, training_set
 from dsui.deploy.prediction import Prediction
-from dsui.deploy.predictor import Predictor, as_device
+from dsui.deploy.predictor import Predictor
+from dsui.device import choose_device
 from dsui.errors import RunError
 from dsui.recipe import Recipe
 from dsui.runs.calibration import CALIBRATION
@@ -81,7 +82,7 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         found = labelled(images, labels, "train", self.size, channels, self.skip_bad)
         whole, classes = training_set(found, self.num_classes)
         own = None if isinstance(self.backbone, str) else self.backbone
-        device = as_device(self.device)
+        device = choose_device(self.device)
         with ExitStack() as closing:
             name = self.backbone
             if own is not None:

@@ -13,7 +13,6 @@ posterior is 0 or 1. softmax(l) is therefore a tempered posterior; `log_joint` i
 
 The variational reading: with mu_ij ~ q = N(a_ij, b_ij) the expected log-likelihood of a component is
 E_q ln N(z; mu, b) = ln N(z; a, b) - M/2, so plugging in the means is exact up to a constant.
-The marginal of z is N(a, 2b); `marginal=True` scores with that.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -39,9 +38,6 @@ from dsui.density import (
     product,
 )
 from dsui.projection import SphereProjection
-
-if TYPE_CHECKING:
-    from dsui.released import ReleasedHead
 
 Regularizer = Literal["reg", "reg-paper", "kl"]
 PRECISIONS: tuple[Precision, ...] = ("fast", "exact")
@@ -106,7 +102,6 @@ class MoGMMHead(nn.Module):
         covariance: Literal["diagonal"] = "diagonal",
         precision: Precision = "fast",
         evaluation_precision: Precision = "exact",
-        marginal: bool = False,
     ) -> None:
         super().__init__()
         temperature = max(1.0, in_features / 64) if temperature is None else temperature
@@ -124,7 +119,7 @@ class MoGMMHead(nn.Module):
         check_choice("precision", precision, PRECISIONS)
         check_choice("evaluation_precision", evaluation_precision, PRECISIONS)
         self.in_features, self.num_classes, self.components = in_features, num_classes, components
-        self.variance_floor, self.marginal = variance_floor, marginal
+        self.variance_floor = variance_floor
         self.precision, self.evaluation_precision = precision, evaluation_precision
         self.projection = SphereProjection(in_features) if project else None
         shape = (num_classes, components, in_features)
@@ -134,13 +129,6 @@ class MoGMMHead(nn.Module):
         self.log_logit_scale = None if start is None else nn.Parameter(torch.tensor(math.log(start / in_features)))
         self.register_buffer("class_prior", torch.full((num_classes,), 1 / num_classes))
         self.register_buffer("temperature", torch.tensor(float(temperature)))
-
-    @classmethod
-    def released(cls, in_features: int, num_classes: int, components: int = 1) -> ReleasedHead:
-        """The layer of the authors' public code, its quirks included; see `dsui.released`."""
-        from dsui.released import ReleasedHead
-
-        return ReleasedHead(in_features, num_classes, components)
 
     @property
     def mixing_weights(self) -> Tensor:
@@ -265,10 +253,8 @@ class MoGMMHead(nn.Module):
         return mixture_mean(self.means, (log_mixing + self.log_logit_scale).exp())
 
     def _component_log_prob(self, z: Tensor) -> Tensor:
-        widening = math.log(2) if self.marginal else 0.0
-        log_variances = self.log_variances + widening if self.marginal else self.log_variances
-        floor = math.log(self.variance_floor) + widening
-        return gaussian_log_prob(z, self.means, log_variances, self._active_precision, floor)
+        floor = math.log(self.variance_floor)
+        return gaussian_log_prob(z, self.means, self.log_variances, self._active_precision, floor)
 
     def _class_samples(self, x: Tensor, y: Tensor) -> em.ClassSamples:
         check_features(x, self.in_features, training=False)

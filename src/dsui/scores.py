@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import NamedTuple
 
 import torch
@@ -23,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dsui.outputs import Outputs, share_of_radius
+from dsui.spelling import nearest
 
 FLOOR_QUANTILE = 0.01
 
@@ -150,7 +150,7 @@ def detector_scores(detector: str) -> tuple[str, str]:
 def mistyped(name: str, more: Iterable[str] = ()) -> bool:
     """Whether it is none of COMMON and `more` and yet so like one of them that it can hardly be a method's own."""
     there = (*COMMON, *more)
-    return name not in there and bool(get_close_matches(name, there, n=1, cutoff=TYPO))
+    return name not in there and nearest(name, there, TYPO) is not None
 
 
 def reference(training: Iterable[Outputs]) -> Reference:

@@ -6,6 +6,7 @@ from torch import nn
 
 from dsui.backbones.neck import ENDINGS, Ending, Neck
 from dsui.head import MoGMMHead
+from dsui.released import ReleasedHead
 
 BODY = ["BatchNorm1d", "Dropout", "Linear", "BatchNorm1d", "LeakyReLU", "Dropout", "Linear"]
 AFTER_LAST: dict[Ending, list[str]] = {
@@ -53,7 +54,7 @@ def test_gradients_reach_every_parameter_through_the_head(ending: Ending, projec
 
 
 def test_released_head_takes_the_normalized_ending() -> None:
-    neck, head = Neck(6, 16, dropout=0.7, ending="normalized"), MoGMMHead.released(16, 3)
+    neck, head = Neck(6, 16, dropout=0.7, ending="normalized"), ReleasedHead(16, 3)
     assert head(neck(torch.randn(8, 6))).logits.shape == (8, 3)
 
 

@@ -24,5 +24,5 @@ def test_freed_memory_is_kept_where_the_cpu_works(
     asked: list[str] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     monkeypatch.setattr(device, "keep_freed_memory", lambda: asked.append("kept"))
-    assert device.device_type(name) == chosen
+    assert device.command_device(name).type == chosen
     assert asked == (["kept"] if chosen == "cpu" else [])

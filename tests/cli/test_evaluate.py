@@ -199,7 +199,7 @@ def test_a_sentence_for_every_mistake(run: Path, tmp_path: Path) -> None:
     assert "train with --known" in fails(run, "--tasks", "open-set")
     assert "no device 'tpu'; did you mean" in fails(run, "--device", "tpu")
     if not torch.cuda.is_available():
-        assert "there is no GPU that PyTorch can use; choose --device cpu." in fails(run, "--device", "cuda")
+        assert "there is no GPU that PyTorch can use; choose the device cpu." in fails(run, "--device", "cuda")
     for strength in ("strong", "-0.1", "nan", "inf", ""):
         assert "is no strength of an attack" in fails(run, "--epsilons", f"0.1,{strength}")
     assert "svhn" in fails(run, "--tasks", "ood", "--foreign", "svhn", "--root", tmp_path)

@@ -1,31 +1,21 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Callable
-from functools import partial
 
-import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import average_precision_score, roc_auc_score
-from torch import Tensor
 
-from dsui.evaluation.metrics import aupr, auroc
 from dsui.evaluation.statistics import (
     ALIKE,
     DIFFERENT,
     UNTESTED,
-    Metric,
     Summary,
     holm,
     mark,
     mean_ranks,
     obstacle,
-    paired_bootstrap,
     summarize,
     t_test,
 )
@@ -94,92 +84,3 @@ def test_mean_rank_shares_ties_follows_direction_and_skips_incomplete_columns() 
     figures = {"a": [0.9, 0.1, 0.5], "b": [0.9, 0.3, math.nan], "c": [0.8, 0.2, 0.6]}
     assert mean_ranks(figures, [True, False, True]) == {"a": 1.25, "b": 2.25, "c": 2.5}
     assert all(map(math.isnan, mean_ranks({"a": [math.nan], "b": [1.0]}, [True]).values()))
-
-
-def models(samples: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Marks and two correlated scores of unequal quality; one decimal makes ties."""
-    rng = np.random.default_rng(seed)
-    positive = rng.random(samples) < 0.4
-    shared = rng.normal(size=samples)
-    good, poor = (shared + rng.normal(size=samples) + shift * positive for shift in (1.5, 0.9))
-    return torch.tensor(positive), torch.tensor(good.round(1)), torch.tensor(poor.round(1))
-
-
-@pytest.mark.parametrize(("metric", "oracle"), [(auroc, roc_auc_score), (aupr, average_precision_score)])
-def test_counting_and_resampling_give_the_same_bootstrap(
-    metric: Metric, oracle: Callable[[Tensor, Tensor], float]
-) -> None:
-    positive, good, poor = models(60, 0)
-    quick = paired_bootstrap(metric, (good, positive), (poor, positive), resamples=100, seed=3)
-    slow = paired_bootstrap(lambda s, p: oracle(p, s), (good, positive), (poor, positive), resamples=100, seed=3)
-    # the same draws, so only the last digits of two float64 sums differ
-    assert (quick.value, quick.low, quick.high) == pytest.approx((slow.value, slow.low, slow.high), abs=1e-12)
-    assert quick.p == slow.p
-
-
-@pytest.mark.parametrize("metric", [auroc, aupr, lambda scores, positive: float(scores[positive].mean())])
-def test_identical_models_do_not_differ(metric: Metric) -> None:
-    positive, good, _ = models(80, 1)
-    same = paired_bootstrap(metric, (good, positive), (good.clone(), positive), resamples=50)
-    assert (same.value, same.low, same.high, same.p) == (0, 0, 0, 1)
-
-
-def test_bootstrap_interval_holds_the_truth_at_about_its_nominal_rate() -> None:
-    # shared + own noise: scores of a class have variance 2, so AUROC is Phi(shift / 2)
-    truth = float(stats.norm.cdf(1.5 / 2) - stats.norm.cdf(0.9 / 2))
-    inside = []
-    for seed in range(300):
-        positive, good, poor = models(150, seed)
-        found = paired_bootstrap(auroc, (good, positive), (poor, positive), resamples=200, confidence=0.9, seed=seed)
-        inside.append(found.low <= truth <= found.high)
-    # 300 trials have a standard error of 0.017; the percentile interval is known to be a little narrow at n = 150
-    assert 0.84 < statistics.mean(inside) < 0.95
-
-
-def test_bootstrap_p_is_small_for_a_clear_difference_and_changes_side_with_the_order() -> None:
-    positive, good, poor = models(1500, 2)
-    ahead = paired_bootstrap(auroc, (good, positive), (poor, positive))
-    behind = paired_bootstrap(auroc, (poor, positive), (good, positive))
-    assert ahead.p == 2 / 1001  # no resample of 1000 lies below zero, the images as they are count as one more
-    assert 0 < ahead.low < ahead.value < ahead.high
-    assert (behind.value, behind.low, behind.high) == pytest.approx((-ahead.value, -ahead.high, -ahead.low), abs=1e-12)
-
-
-def test_bootstrap_is_seeded_and_pairs_images_of_models_with_different_errors() -> None:
-    positive, good, poor = models(200, 3)
-    errors = positive.roll(1)
-    first = paired_bootstrap(auroc, (good, positive), (poor, errors), resamples=50, seed=1)
-    assert first == paired_bootstrap(auroc, (good, positive), (poor, errors), resamples=50, seed=1)
-    assert first != paired_bootstrap(auroc, (good, positive), (poor, errors), resamples=50, seed=2)
-    assert first.value == auroc(good, positive) - auroc(poor, errors)
-    near = paired_bootstrap(auroc, (good, positive), (good + 1e-3 * poor, positive), resamples=200)
-    assert near.high - near.low < 0.02  # the common luck of two nearly equal scores cancels
-
-
-def _generic(metric: Metric) -> Metric:
-    """The metric under another name, for which there is no short cut."""
-    return partial(metric)
-
-
-def test_resamples_without_a_positive_are_left_out_and_no_figure_at_all_is_nan() -> None:
-    scores, positive = torch.arange(6.0), torch.tensor([0, 0, 0, 0, 0, 1]).bool()
-    rare = paired_bootstrap(auroc, (scores, positive), (-scores, positive), resamples=200)
-    assert (rare.value, rare.low, rare.high) == (1, 1, 1)
-    for metric in (auroc, aupr):  # one kind of sample is missing in many of these draws
-        for marks in (positive, ~positive):
-            quick = paired_bootstrap(metric, (scores, marks), (scores.flip(0), marks), resamples=100)
-            drawn = paired_bootstrap(_generic(metric), (scores, marks), (scores.flip(0), marks), resamples=100)
-            # the same draws, so only the last digits of two float64 sums differ
-            assert (quick.low, quick.high, quick.p) == pytest.approx((drawn.low, drawn.high, drawn.p), abs=1e-12)
-    none = paired_bootstrap(auroc, (scores, positive & False), (scores, positive & False), resamples=5)
-    assert all(map(math.isnan, (none.value, none.low, none.high, none.p)))
-
-
-def test_bad_bootstrap_settings_are_named() -> None:
-    positive, good, poor = models(10, 4)
-    with pytest.raises(ValueError, match="10 and 9 images"):
-        paired_bootstrap(auroc, (good, positive), (poor[1:], positive[1:]))
-    with pytest.raises(ValueError, match="confidence must lie between 0 and 1, got 95"):
-        paired_bootstrap(auroc, (good, positive), (poor, positive), confidence=95)
-    with pytest.raises(ValueError, match="resamples must be at least 1"):
-        paired_bootstrap(auroc, (good, positive), (poor, positive), resamples=0)

@@ -6,12 +6,12 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from dsui.backbones.resnet import ResNet18
 from dsui.backbones.small import SmallNet
 from dsui.backbones.vgg import VGG16
+from dsui.spelling import unknown_name
 
 if TYPE_CHECKING:
     from dsui.backbones import Backbone
@@ -37,8 +37,7 @@ def build(name: str, channels: int = 3, **options: Any) -> Backbone:
             )
         return copy.deepcopy(own)
     if name not in BACKBONES:
-        nearest = get_close_matches(name.lower(), BACKBONES, n=1, cutoff=0)[0]
-        raise ValueError(f"no backbone {name!r}; did you mean {nearest!r}? There are {', '.join(BACKBONES)}.")
+        raise ValueError(unknown_name("backbone", name, BACKBONES))
     return BACKBONES[name](channels=channels, **options)
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from os.path import expanduser, isdir
 
 from dsui.cli import names
 from dsui.errors import DataError, DsuiError
+from dsui.spelling import unknown_name
 
 FOLDER = "folder:"
-SIMILAR = 0.5
-"""How alike two names must be for one to be suggested in the place of the other."""
 
 
 class WrongUsage(DsuiError):  # noqa: N818 - reads better where it is raised
@@ -34,8 +32,9 @@ def typed() -> Iterator[None]:
 
 def known(kind: str, name: str, there: Iterable[str]) -> str:
     """The name, if it is one of those."""
-    if sentence := unknown(kind, name, there):
-        raise WrongUsage(sentence)
+    every = list(there)
+    if name not in every:
+        raise WrongUsage(unknown_name(kind, name, every))
     return name
 
 
@@ -59,19 +58,8 @@ def data_set(name: str, more: Iterable[str] = ()) -> str:
     """A name of `dsui data list`, one of `more`, or folder:PATH."""
     if name == FOLDER:
         raise UnknownData("folder: needs a path, as in folder:photos.")
-    if not name.startswith(FOLDER) and (sentence := unknown("data set", name, (*names.data(), *more, f"{FOLDER}PATH"))):
+    if not name.startswith(FOLDER) and name not in (every := (*names.data(), *more, f"{FOLDER}PATH")):
         if isdir(expanduser(name)):
             raise UnknownData(f"no data set {name!r}; a folder is named {FOLDER}{name}.")
-        raise UnknownData(sentence)
+        raise UnknownData(unknown_name("data set", name, every))
     return name
-
-
-def unknown(kind: str, name: str, there: Iterable[str]) -> str | None:
-    """The sentence for a name that is none of those."""
-    every = list(dict.fromkeys(there))
-    if name in every:
-        return None
-    nearest = get_close_matches(name.lower(), every, n=1, cutoff=SIMILAR)
-    advice = f"did you mean {nearest[0]}? There" if nearest else "there"
-    rest = f"are {', '.join(every)}" if every else "is none"
-    return f"no {kind} {name!r}; {advice} {rest}."

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dsui.cli.choice import known
 from dsui.cli.options import DEVICES
-from dsui.errors import DsuiError
 from dsui.host_memory import keep_freed_memory
 
-
-def device_type(name: str) -> str:
-    """`cpu` or `cuda` for --device cpu, cuda or auto; on the CPU the process keeps the memory that it frees."""
-    known("device", name, DEVICES)
+if TYPE_CHECKING:
     import torch
 
-    if name == "cuda" and not torch.cuda.is_available():
-        raise DsuiError("there is no GPU that PyTorch can use; choose --device cpu.")
-    if name != "cpu" and torch.cuda.is_available():
-        return "cuda"
-    keep_freed_memory()
-    return "cpu"
+
+def command_device(name: str) -> torch.device:
+    """The device for --device cpu, cuda or auto. On a CPU the process keeps the memory that it frees."""
+    known("device", name, DEVICES)
+    from dsui.device import choose_device
+
+    device = choose_device(name)
+    if device.type == "cpu":
+        keep_freed_memory()
+    return device

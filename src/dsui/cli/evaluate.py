@@ -108,10 +108,9 @@ def evaluate(
         raise WrongUsage(
             f"--format {form.value} holds one run and {len(runs)} are named; use --json or `dsui compare`."
         )
-    import torch
 
     from dsui.cli.bars import Bars, notes
-    from dsui.cli.device import device_type
+    from dsui.cli.device import command_device
     from dsui.evaluation.cache import OutputCache
     from dsui.evaluation.results import append
     from dsui.evaluation.sources import ImageSources
@@ -121,7 +120,7 @@ def evaluate(
     from dsui.runs.model import run_facts
 
     _check_scores(scores)
-    place = torch.device(device_type(device))
+    place = command_device(device)
     console = notes(quiet)
     for facts in [run_facts(run, method) for run in runs]:
         append(facts.path / RESULTS, [])  # a folder that cannot be written to is found before any work is done

@@ -69,12 +69,12 @@ def predict(
         raise WrongUsage("choose --coverage or --risk, not both.")
     as_json = _is_json(out, as_json)
     from dsui.cli.bars import Bars, notes
-    from dsui.cli.device import device_type
+    from dsui.cli.device import command_device
     from dsui.data.folder import image_files
     from dsui.deploy.predictor import BATCH, Predictor
     from dsui.deploy.rows import PredictionRow, rows
 
-    predictor = Predictor.load(run, device_type(device))
+    predictor = Predictor.load(run, command_device(device))
     console = notes(quiet)
     if coverage is not None or risk is not None:
         console.print(_promise(predictor.threshold(coverage, risk)), soft_wrap=True)

@@ -40,15 +40,14 @@ def report(
     Example: dsui report runs/cifar10-* --out report.html
     """
     names = [data_set(name) for name in listed(foreign)] if foreign else []
-    import torch
 
     from dsui.cli.bars import Bars, notes
-    from dsui.cli.device import device_type
+    from dsui.cli.device import command_device
     from dsui.report.assembly import sections
     from dsui.report.page import page, write_figures, write_page
     from dsui.runs.model import run_facts
 
-    place = torch.device(device_type(device))
+    place = command_device(device)
     facts = [run_facts(run) for run in {run.resolve(): run for run in runs}.values()]
     _check(out, names, root)
     with Bars(notes(quiet)) as bar:

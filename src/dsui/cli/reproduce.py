@@ -89,9 +89,8 @@ def reproduce(
     known("mode", mode, MODES)
     if not name.lower().endswith((".yaml", ".yml")):
         known("grid", name, (*names.grids(), "FILE.yaml"))
-    import torch
 
-    from dsui.cli.device import device_type
+    from dsui.cli.device import command_device
     from dsui.cli.study_cells import counted, filtered, named, states
     from dsui.cli.study_output import show_document, show_list, show_results
     from dsui.cli.study_screen import StudyScreen
@@ -115,7 +114,7 @@ def reproduce(
     if engine == "slurm":
         _write_script(study, jobs, command, device != "cpu", as_json)
         return
-    place = torch.device(device_type(device))
+    place = command_device(device)
     try:
         with StudyScreen(study, jobs, collects=not keys, quiet=quiet) as screen:
             if engine == "local" and workers == 1:

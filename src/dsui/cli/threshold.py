@@ -40,10 +40,9 @@ def threshold(
     check_form(form, out, as_json)
     coverages, risks = _shares("--coverage", coverage), _shares("--risk", risk)
     others = foreign_sets(foreign)
-    import torch
 
     from dsui.cli.bars import Bars, notes
-    from dsui.cli.device import device_type
+    from dsui.cli.device import command_device
     from dsui.deploy.threshold_effects import Demand, judged, limit
     from dsui.evaluation.cache import OutputCache
     from dsui.evaluation.sources import ImageSources
@@ -58,7 +57,7 @@ def threshold(
     needed = {"test": sources.own()}
     needed |= {name: sources.foreign(name) for name in (sources.foreign_names() if others is None else others)}
     needed["noise"] = sources.noise()
-    with OutputCache(facts, torch.device(device_type(device)), keep=cache) as kept, Bars(notes(quiet)) as bar:
+    with OutputCache(facts, command_device(device), keep=cache) as kept, Bars(notes(quiet)) as bar:
         kinds = {}
         for name, source in needed.items():
             stored = kept.get(source, partial(bar.show, name))

@@ -122,7 +122,7 @@ def train(
 
     import torch
 
-    from dsui.cli.device import device_type
+    from dsui.cli.device import command_device
     from dsui.cli.training_screen import TrainingScreen, WithTensorBoard
     from dsui.runs.checkpoint import SHORTEST_PAUSE
     from dsui.runs.config import RunConfig
@@ -132,7 +132,7 @@ def train(
     from dsui.training.distributed import joined
     from dsui.training.loop import fit
 
-    kind = device_type(device)
+    kind = command_device(device).type
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
-from dsui.cli.choice import unknown
+from dsui.spelling import unknown_name
 
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
 """What typer raises for all wrong usage; it exports none but the one below it."""
@@ -26,9 +26,9 @@ class Commands(TyperGroup):
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        sentence = unknown("command", args[0], self.list_commands(ctx))
-        if sentence and not ctx.resilient_parsing:
-            ctx.fail(sentence)
+        commands = self.list_commands(ctx)
+        if args[0] not in commands and not ctx.resilient_parsing:
+            ctx.fail(unknown_name("command", args[0], commands))
         return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:

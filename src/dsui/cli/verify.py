@@ -33,13 +33,13 @@ def verify(device: Device = "cpu", as_json: Json = False, quiet: Quiet = False) 
     import torch
 
     from dsui.cli.bars import Bars, notes
-    from dsui.cli.device import device_type
+    from dsui.cli.device import command_device
     from dsui.experiments import verification
     from dsui.experiments.cell_run import Conditions
     from dsui.training.loop import SilentReporter
 
     grid, shipped, done = verification.experiment(verification.SEEDS), verification.shipped_rows(), 0
-    place = torch.device(device_type(device))
+    place = command_device(device)
     torch.set_num_threads(1)  # for so small a net more of them wait for each other, and round otherwise
     with Bars(notes(quiet)) as bars:
 

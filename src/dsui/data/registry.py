@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -15,6 +14,7 @@ from dsui.data.photos import PHOTOS
 from dsui.data.svhn import SVHN
 from dsui.data.tiny_imagenet import TINY_IMAGENET
 from dsui.errors import DataError
+from dsui.spelling import nearest
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
@@ -69,8 +69,8 @@ def dataset_info(name: str) -> DatasetInfo:
         raise DataError("the run was trained on arrays in memory, which are not on disk; evaluate it from Python.")
     if os.path.isdir(os.path.expanduser(name)):
         raise DataError(f"There is no data set {name!r}; a folder is named {FOLDER}{name}.")
-    nearest = get_close_matches(name.lower(), DATASETS, n=1, cutoff=0.5)
-    advice = f"did you mean {nearest[0]}?" if nearest else f"choose from {', '.join(DATASETS)} and folder:PATH."
+    suggestion = nearest(name, DATASETS)
+    advice = f"did you mean {suggestion}?" if suggestion else f"choose from {', '.join(DATASETS)} and folder:PATH."
     raise DataError(f"There is no data set {name!r}; {advice}")
 
 

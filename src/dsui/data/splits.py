@@ -14,7 +14,6 @@ Any other split is a list of its known classes, by number ("0,2,5") or by name (
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,6 +21,7 @@ import torch
 from dsui.data.dataset import ImageSet
 from dsui.data.dataset import chosen as chosen_images
 from dsui.errors import DataError
+from dsui.spelling import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,8 +94,8 @@ def _listed(spec: str, images: ImageSet, named: tuple[str, ...]) -> tuple[int, .
     if not (strange := [item for item in items if item not in labels]):
         return tuple(labels[item] for item in items)
     candidates, kind = ([*named, *by_name], "class split") if len(items) == 1 else ([*by_name], "class")
-    if nearest := get_close_matches(strange[0], candidates, n=1):
-        raise DataError(f"{images.name} has no {kind} {strange[0]!r}; did you mean {nearest[0]}?")
+    if suggestion := nearest(strange[0], candidates):
+        raise DataError(f"{images.name} has no {kind} {strange[0]!r}; did you mean {suggestion}?")
     choices = [*named, f"known classes by name or by number 0 to {len(by_name) - 1}, as in 0,2,5"]
     raise DataError(f"{images.name} has no {kind} {strange[0]!r}; choose {' or '.join(choices)}.")
 

@@ -27,7 +27,8 @@ from dsui.checks import check_at_least
 from dsui.data.decode import ImageError
 from dsui.deploy.inputs import ahead, check_size, from_any, from_arrays
 from dsui.deploy.prediction import Prediction
-from dsui.errors import DataError, DsuiError
+from dsui.device import choose_device
+from dsui.errors import DataError
 from dsui.runs.calibration import Calibration, stored_calibration
 from dsui.runs.model import Model, forward, load_model, run_facts
 from dsui.runs.threshold import Threshold
@@ -56,7 +57,7 @@ class Predictor:
         calibration = stored_calibration(facts)
         shape = (facts.config.channels, facts.config.size, facts.config.size)
         with nullcontext() if backbone is None else own_backbone(as_backbone(backbone, shape), type(backbone).__name__):
-            return cls(load_model(facts, as_device(device)), calibration)
+            return cls(load_model(facts, choose_device(device)), calibration)
 
     def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
         """Choose from which uncertainty on an image is `abnormal`, by coverage or by risk; what it promises is in
@@ -102,16 +103,3 @@ class Predictor:
         except ImageError as error:
             what = image if isinstance(image, str | Path) else "an image"
             raise DataError(f"{what} cannot be used ({error}); mend it or leave it out.") from error
-
-
-def as_device(device: torch.device | str) -> torch.device:
-    """A GPU where there is one for "auto"."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-    except RuntimeError as error:
-        raise DsuiError(f"there is no device {device!r}; choose auto, cpu or cuda.") from error
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise DsuiError("there is no GPU that PyTorch can use; choose the device cpu.")
-    return chosen

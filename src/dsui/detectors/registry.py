@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from dsui.detectors.ash import ASH
@@ -21,6 +20,7 @@ from dsui.detectors.relative_mahalanobis import RelativeMahalanobis
 from dsui.detectors.she import SHE
 from dsui.detectors.vim import ViM
 from dsui.errors import DsuiError
+from dsui.spelling import unknown_name
 
 if TYPE_CHECKING:
     from dsui.outputs import Outputs
@@ -51,8 +51,7 @@ def names() -> tuple[str, ...]:
 def build(name: str) -> Detector:
     """An unfitted detector with its default settings."""
     if name not in DETECTORS:
-        nearest = get_close_matches(name.lower(), DETECTORS, n=1, cutoff=0)[0]
-        raise DsuiError(f"no detector {name!r}; did you mean {nearest!r}? There are {', '.join(DETECTORS)}.")
+        raise DsuiError(unknown_name("detector", name, DETECTORS))
     return DETECTORS[name]()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 
 from dsui.data.pseudo import PSEUDO
 from dsui.data.registry import FOLDER, FOLDER_SHAPE, dataset_info, or_folder
@@ -14,6 +13,7 @@ from dsui.evaluation.tasks import STREAMS
 from dsui.experiments.grid import Block, Cell
 from dsui.methods import registry as methods
 from dsui.scores import COMMON, detector_scores, mistyped
+from dsui.spelling import nearest
 
 LARGEST_SEED = 2**32 - 1
 """As of `dsui train --seed`."""
@@ -25,8 +25,8 @@ class GridError(DsuiError):
 
 def check_name(kind: str, value: object, known: tuple[str, ...], begin: str) -> None:
     if value not in known:
-        nearest = get_close_matches(str(value), known, n=1, cutoff=0)[0]
-        raise GridError(f"{begin} {kind} {value!r}; did you mean {nearest!r}? There are {', '.join(known)}.")
+        suggestion = nearest(str(value), known, 0)
+        raise GridError(f"{begin} {kind} {value!r}; did you mean {suggestion}? There are {', '.join(known)}.")
 
 
 def check_numbers(epsilons: Iterable[float], seeds: Iterable[int], where: str) -> None:

@@ -55,7 +55,7 @@ class DualSupervised(Method):
         self.network = FeatureNetwork(backbone, channels, recipe, ending="normalized" if released else "linear")
         features = self.network.out_features
         self.head: MoGMMHead = (
-            MoGMMHead.released(features, num_classes, recipe.components)
+            ReleasedHead(features, num_classes, recipe.components)
             if released
             else MoGMMHead(
                 features, num_classes, recipe.components, logit_scale=scale, temperature=max(1.0, features / kappa)

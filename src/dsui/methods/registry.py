@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, get_type_hints
 
 from dsui.errors import DsuiError
@@ -23,6 +22,7 @@ from dsui.methods.msp import MaxSoftmax
 from dsui.methods.rkl import ReversePriorNetwork
 from dsui.methods.sde_net import SDENet
 from dsui.recipe import Recipe
+from dsui.spelling import unknown_name
 
 METHODS: dict[str, type[Method]] = {
     "dsui": DualSupervised,
@@ -49,8 +49,7 @@ def names() -> tuple[str, ...]:
 def find(name: str) -> type[Method]:
     """The class of a method; a wrong name is answered with the nearest one."""
     if name not in METHODS:
-        nearest = get_close_matches(name.lower(), METHODS, n=1, cutoff=0)[0]
-        raise DsuiError(f"no method {name!r}; did you mean {nearest!r}? There are {', '.join(METHODS)}.")
+        raise DsuiError(unknown_name("method", name, METHODS))
     return METHODS[name]
 
 

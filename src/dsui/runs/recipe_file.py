@@ -15,7 +15,6 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from types import NoneType, UnionType
@@ -28,6 +27,7 @@ from dsui.errors import DataError
 from dsui.methods.registry import option_kinds
 from dsui.recipe import Recipe, RecipeError
 from dsui.runs.config import RunConfig
+from dsui.spelling import nearest
 
 Layer = dict[str, Any]
 KINDS: dict[str, Any] = get_type_hints(Recipe)
@@ -102,17 +102,17 @@ def method_options(name: str, overrides: Mapping[str, object]) -> tuple[dict[str
     settable = [key for key in KINDS if key != "name"]  # under another name its changes would go unnoticed
     for key in rest:
         if key not in settable:
-            nearest = get_close_matches(key, [*settable, *kinds], n=1, cutoff=0)[0]
-            raise RecipeError(f"neither the recipe nor {name} has a setting {key!r}; did you mean {nearest!r}?")
+            suggestion = nearest(key, [*settable, *kinds], 0)
+            raise RecipeError(f"neither the recipe nor {name} has a setting {key!r}; did you mean {suggestion!r}?")
     return rest, options
 
 
 def _shipped(name: str, subject: str | None = None) -> list[tuple[str, Layer]]:
     """The one layer of a recipe that comes with dsui; `subject` begins the sentence if there is none."""
     if name not in (known := names()):
-        nearest = get_close_matches(name.lower(), known, n=1, cutoff=0)[0]
+        suggestion = nearest(name, known, 0)
         subject = subject or f"recipe {name!r} is no .yaml file and"
-        raise RecipeError(f"{subject} none of {', '.join(known)}; did you mean {nearest}?")
+        raise RecipeError(f"{subject} none of {', '.join(known)}; did you mean {suggestion}?")
     text = (resources.files("dsui.runs") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
     return [(f"recipe {name!r}", _mapping(text, f"recipe {name!r}"))]
 
@@ -163,8 +163,8 @@ def _resolved(layer: Layer, data: str, where: str) -> Layer:
     resolved = {}
     for key, value in layer.items():
         if key not in KINDS:
-            nearest = get_close_matches(key, [*KINDS, EXTENDS], n=1, cutoff=0)[0]
-            raise RecipeError(f"unknown key {key!r} in {where}; did you mean {nearest!r}?")
+            suggestion = nearest(key, [*KINDS, EXTENDS], 0)
+            raise RecipeError(f"unknown key {key!r} in {where}; did you mean {suggestion!r}?")
         choices = value if isinstance(value, Mapping) else {"default": value}
         converted = {str(name): _converted(key, choice, where, KINDS[key]) for name, choice in choices.items()}
         for name in converted:
