@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, MultivariateNormal, Normal
 
 from dsui import scores
-from dsui.detectors import correct, em_mixture, knn, react
+from dsui.detectors import em_mixture, knn, react
 from dsui.detectors import detector as detector_module
 from dsui.detectors.ash import ASH
 from dsui.detectors.em_mixture import EMMixture
@@ -222,7 +222,7 @@ def test_she_is_the_product_with_the_mean_of_correct_samples() -> None:
 @pytest.mark.parametrize("name", names())
 def test_scores_do_not_depend_on_the_chunks_or_the_company(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = build(name).fit(TRAIN).score(TEST)
-    for module in (detector_module, knn, react, correct, em_mixture):
+    for module in (detector_module, knn, react, em_mixture):
         monkeypatch.setattr(module, "CHUNK_ELEMENTS", 7 * WIDTH)
     parts = build(name).fit(TRAIN)
     assert_close(parts.score(TEST), whole, 1e-8)  # sums in another order, through an inverse covariance
