@@ -34,7 +34,7 @@ def usable(outputs: Outputs) -> tuple[str, ...]:
 
 
 def test_a_misspelt_name_finds_its_neighbour() -> None:
-    with pytest.raises(DsuiError, match="no detector 'Mahalanobi'; did you mean 'mahalanobis'"):
+    with pytest.raises(DsuiError, match="no detector 'Mahalanobi'; did you mean mahalanobis"):
         build("Mahalanobi")
 
 

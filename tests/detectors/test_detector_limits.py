@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, MultivariateNormal, Normal
 
 from dsui import scores
-from dsui.detectors import em_mixture, knn, react
 from dsui.detectors import detector as detector_module
+from dsui.detectors import em_mixture, knn, react
 from dsui.detectors.ash import ASH
 from dsui.detectors.em_mixture import EMMixture
 from dsui.detectors.energy import Energy

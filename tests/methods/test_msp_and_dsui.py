@@ -135,7 +135,7 @@ def test_kappa_sets_the_temperature_and_never_below_one() -> None:
 def test_options_belong_to_their_method() -> None:
     with pytest.raises(RecipeError, match="neither the recipe nor msp has a setting 'epoch'; did you mean 'epochs'"):
         method_options("msp", {"epoch": 3})
-    with pytest.raises(DsuiError, match="no method 'dsu'; did you mean 'dsui'"):
+    with pytest.raises(DsuiError, match="no method 'dsu'; did you mean dsui"):
         method_options("dsu", {})
 
 
