@@ -18,6 +18,7 @@ RESULTS = Path(__file__).parents[2] / "results"
     [
         ("cifar10-resnet18-paper", "cifar10-paper"),
         ("cifar10-parts", "cifar10-parts"),
+        ("paper-sets", "paper-sets"),
         ("cifar10-modern", "cifar10-modern"),
         ("modern-selection", "cifar10-modern-selection"),
         ("small-net", "small-net"),
