@@ -104,7 +104,9 @@ def untrained_run(folder: Path, setting: Setting) -> RunFacts:
     """A run's folder as training would leave it."""
     recipe = load_recipe(setting.recipe, "cifar10")
     channels, size, _ = setting.shape
-    config = RunConfig("random", setting.backbone, "msp", 0, size, channels, recipe)
+    config = RunConfig(
+        data="random", backbone=setting.backbone, method="msp", seed=0, size=size, channels=channels, recipe=recipe
+    )
     torch.manual_seed(0)
     method = build("msp", setting.backbone, channels, CLASSES, recipe)
     metadata = {"config": json.dumps(config.mapping()), "classes": json.dumps([str(each) for each in range(CLASSES)])}

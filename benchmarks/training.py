@@ -109,8 +109,16 @@ def ordinary_steps(
 def dsui_trainer(
     images: MemorySet, backbone: str, recipe: Recipe, device: torch.device, mode: Mode, method: str = "dsui"
 ) -> Trainer:
-    run = RunConfig(images.name, backbone, method, 0, images.shape[1], images.shape[0], recipe)
-    return Trainer(run, images, device, World(), mode)
+    run = RunConfig(
+        data=images.name,
+        backbone=backbone,
+        method=method,
+        seed=0,
+        size=images.shape[1],
+        channels=images.shape[0],
+        recipe=recipe,
+    )
+    return Trainer(run, images, device, World(), mode=mode)
 
 
 def dsui_steps(trainer: Trainer) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""A classifier that knows when it should not be trusted, as scikit-learn spells it.
+"""A classifier that knows when it should not be trusted, with the interface of scikit-learn.
 
     classifier = UncertaintyClassifier("resnet18", method="dsui", recipe="modern").fit(images, labels)
     classifier.threshold(coverage=0.95)
@@ -44,16 +44,16 @@ from dsui.training.distributed import World
 from dsui.training.loop import InterruptedRun, fit
 
 LABELS = "labels"
-"""In the metadata of the weights: the classes as the user called them, which may be numbers."""
+"""Key in the metadata of the weights: the classes as the user called them, which may be numbers."""
 
 
 class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Images are arrays or tensors, uint8 or floats in [0, 1], [N, H, W], [N, H, W, C] or [N, C, H, W]; or a folder
     with train/CLASS and test/CLASS; or a DataLoader, which is read once into memory.
 
-    `backbone`: small, resnet18, vgg16, or a module of one's own (`dsui.backbones.own`), which is copied. `settings` are
+    `backbone`: small, resnet18, vgg16, or the user's own module (`dsui.backbones.own`), which is copied. `settings` are
     those of `--set`. `calibration` is the share of the images set aside for thresholds. `size` and `channels` say how
-    the images of a folder are read; `skip_bad` leaves out those that cannot be.
+    the images of a folder are read; `skip_bad` leaves out the unreadable ones.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.device, self.verbose = device, verbose
 
     def fit(self, images: Any, labels: Any = None, epochs: int | None = None) -> Self:
-        """Train; `epochs` other than the recipe's may be given here or in `settings`."""
+        """Train; `epochs` here or in `settings` replaces the recipe's."""
         channels = self.channels if isinstance(images, str | Path) else None
         found = labelled(images, labels, "train", self.size, channels, self.skip_bad)
         whole, classes = training_set(found, self.num_classes)
@@ -99,7 +99,7 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return self
 
     def predict(self, images: Any) -> Prediction:
-        """As `Predictor.predict`; scikit-learn reads the answer as an array of labels."""
+        """As `Predictor.predict`; scikit-learn reads the result as an array of labels."""
         check_is_fitted(self, "predictor_")
         if isinstance(images, DataLoader):
             images = labelled(images, None, "test", self.size, None).images
@@ -110,25 +110,25 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return self.predict(images).probabilities
 
     def score(self, images: Any, labels: Any = None, sample_weight: Any = None) -> float:
-        """Accuracy; of a folder, that of its test split. `sample_weight` [N] says how much each image counts."""
+        """Accuracy; for a folder on its test split. `sample_weight` [N] is the weight of each image."""
         check_is_fitted(self, "predictor_")
         config = self.predictor_.model.facts.config
         data = labelled(images, labels, "test", config.size, config.channels, config.skip_bad)
         if not np.isin(data.labels, self.classes_).any():
             raise ValueError(
-                f"none of the labels is a class of this model, as {data.labels[0]!r} is not; "
+                f"none of the labels is a class of this model, {data.labels[0]!r} for instance; "
                 f"it knows {', '.join(map(repr, self.classes_[:5].tolist()))}."
             )
         found = np.concatenate([self.predict(block).label for block in data.blocks()])
         return float(np.average(found == data.labels, weights=sample_weight))
 
     def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
-        """Choose from which uncertainty on a prediction is `abnormal`; see `dsui.runs.threshold`."""
+        """Choose the uncertainty above which a prediction is `abnormal`; see `dsui.runs.threshold`."""
         check_is_fitted(self, "predictor_")
         return self.predictor_.threshold(coverage, risk)
 
     def save(self, path: Path | str) -> None:
-        """A folder as `dsui train` leaves it, without the checkpoint; `dsui predict` reads it."""
+        """Write a folder as `dsui train` does, without the checkpoint; `dsui predict` reads it."""
         check_is_fitted(self, "predictor_")
         path, model = Path(path), self.predictor_.model
         if (path / WEIGHTS).exists():
@@ -139,12 +139,12 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             CALIBRATION: self.predictor_.calibration.to_text(),
             LABELS: json.dumps(self.classes_.tolist()),
         }
-        with RunFolder.create(path, model.facts.config.mapping()) as folder:
+        with RunFolder.create(path, model.facts.config) as folder:
             folder.save_weights(model.method.state_dict(), metadata)
 
     @classmethod
     def load(cls, path: Path | str, backbone: nn.Module | None = None, device: str = "auto") -> Self:
-        """What `save` or `dsui train` wrote; `backbone` is needed where it was a module of one's own."""
+        """Read what `save` or `dsui train` wrote; `backbone` is needed where it was the user's own module."""
         predictor = Predictor.load(path, device, backbone)
         config = predictor.model.facts.config
         names = read_metadata(Path(path) / WEIGHTS).get(LABELS)
@@ -166,23 +166,22 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return loaded
 
     def _config(self, data: str, backbone: str, shape: tuple[int, int, int], epochs: int | None) -> RunConfig:
-        given = dict(self.settings or {}) | ({} if epochs is None else {"epochs": epochs})
-        given = {name: _plain(value) for name, value in given.items()}
-        overrides, options = method_options(self.method, given)
+        settings = dict(self.settings or {}) | ({} if epochs is None else {"epochs": epochs})
+        overrides, options = method_options(self.method, {name: _plain(value) for name, value in settings.items()})
         if isinstance(self.recipe, Recipe):
             recipe = changed(self.recipe, data, overrides)
         else:
             recipe = load_recipe(self.recipe, data, overrides)
         seed, share = _plain(self.seed), _plain(self.calibration)
         return RunConfig(
-            data,
-            backbone,
-            self.method,
-            seed,
-            shape[1],
-            shape[0],
-            recipe,
-            options,
+            data=data,
+            backbone=backbone,
+            method=self.method,
+            seed=seed,
+            size=shape[1],
+            channels=shape[0],
+            recipe=recipe,
+            options=options,
             held_out=share,
             skip_bad=_plain(self.skip_bad),
         )
@@ -195,7 +194,7 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
 
 def _plain(value: Any) -> Any:
-    """A number of NumPy, as a grid over an array gives, as Python's own."""
+    """A NumPy number, which a grid search over an array gives, as a Python number."""
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -1,15 +1,13 @@
-"""How a run is trained, as data: all settings of a run but data, backbone, method and seed."""
+"""How a run is trained, as data: every setting except data, backbone, method and seed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
 
 from dsui.errors import DsuiError
-from dsui.head import Regularizer
-from dsui.objectives import Objective
 
 
 class RecipeError(DsuiError):
@@ -18,64 +16,67 @@ class RecipeError(DsuiError):
 
 @dataclass(frozen=True)
 class Recipe:
-    """All settings of a run but data, backbone, method and seed. Rates are per step, lengths in epochs."""
+    """Every setting of a run except data, backbone, method and seed. Rates are per step, lengths in epochs.
 
-    name: str
-    epochs: int
-    batch: int
-    optimizer: Literal["adam", "sgd"]
-    peak_rate: float
-    schedule: Literal["one-cycle", "cosine", "held-cosine"]
-    cycle: int
+    The defaults are those of the recipe `paper`, so that a field added later leaves older runs readable.
+    """
+
+    name: str = "paper"
+    epochs: int = 100
+    batch: int = 256
+    optimizer: Literal["adam", "sgd"] = "adam"
+    peak_rate: float = 7.5e-4
+    schedule: Literal["one-cycle", "cosine", "held-cosine"] = "one-cycle"
+    cycle: int = 70
     """Epochs of the one-cycle's rise and fall."""
-    rate_warm_up: int
+    rate_warm_up: int = 0
     """Epochs of linear rise before a cosine."""
-    momentum: float
+    momentum: float = 0.9
     """Of SGD."""
-    nesterov: bool
-    weight_decay: float
-    decoupled_decay: bool
+    nesterov: bool = False
+    weight_decay: float = 5e-4
+    decoupled_decay: bool = False
     """Decay beside the gradient (AdamW) instead of in it (L2)."""
-    decay_norms: bool
+    decay_norms: bool = True
     """Whether batch-norm parameters and biases decay."""
-    decay_mixture: bool
-    """Whether means, variances, mixing weights and the logit scale decay."""
-    neck: bool
+    neck: bool = True
     """Whether the paper's three-layer fully connected net stands between backbone and head."""
-    dropout: float
+    dropout: float = 0.2
     """Of the neck."""
-    released_start: bool
+    released_start: bool = False
     """Whether the backbone starts as in the authors' code."""
-    padding: int
+    padding: int = 4
     """Pixels by which a crop is shifted at most."""
-    flip: bool
+    flip: bool = True
     """Whether half of the training images are mirrored."""
-    mean: tuple[float, ...]
+    mean: tuple[float, ...] = (0.5,)
     """Subtracted from pixels in [0, 1], per channel or one for all; then divided by `std`."""
-    std: tuple[float, ...]
-    head: Literal["mogmm", "released"]
-    components: int
-    """Gaussians per class."""
-    objective: Objective
-    rho: float | None
-    """Weight of the push; None is the objective's own default."""
-    gamma: float
-    """Weight of the regulariser."""
-    regularizer: Regularizer | None
-    density_warm_up: int
-    """Epochs of cross-entropy alone before the density terms begin."""
-    initialize: bool
-    """Whether the mixtures start from k-means and EM when they begin."""
-    average: Literal["none", "ema", "swa"]
-    ema_decay: float
-    swa_start: float
+    std: tuple[float, ...] = (0.5,)
+    average: Literal["none", "ema", "swa"] = "none"
+    ema_decay: float = 0.999
+    swa_start: float = 0.75
     """Share of the epochs after which weights are averaged, and a held cosine is held."""
-    sam: float
+    sam: float = 0.0
     """Radius of sharpness-aware minimisation; 0 is off."""
-    clip: float
+    clip: float = 0.0
     """Largest norm of the gradient; 0 is off."""
-    bfloat16: bool
+    bfloat16: bool = True
     """Run convolutions and hidden layers in bfloat16 on a GPU."""
+    method_options: Mapping[str, object] = field(default_factory=dict)
+    """Options of methods by their names; a method takes those that it has (see `dsui.methods.method`)."""
+
+    def settings(self) -> dict[str, Any]:
+        """The fields, and the options of methods beside them, as a recipe file lists them."""
+        own = asdict(self)
+        options = own.pop("method_options")
+        return {**own, **options}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Recipe:
+        """The reverse of `settings`: what is not a field is an option of a method."""
+        own = {each.name for each in fields(cls)} - {"method_options"}
+        options = {key: value for key, value in settings.items() if key not in own}
+        return cls(**{key: value for key, value in settings.items() if key in own}, method_options=options)
 
     def __post_init__(self) -> None:
         for key, holds, expected in self._ranges():
@@ -83,7 +84,7 @@ class Recipe:
                 raise RecipeError(f"recipe {self.name!r}: {key} is {getattr(self, key)!r}; it must be {expected}.")
 
     def _ranges(self) -> Iterator[tuple[str, bool, str]]:
-        """Key, whether its value can be trained with, and what is expected of it."""
+        """The key, whether training can use its value, and what is expected of it."""
         yield "epochs", self.epochs >= 1, "at least 1"
         yield "batch", self.batch >= 2, "at least 2"
         yield "peak_rate", 0 < self.peak_rate < math.inf, "positive and finite"
@@ -98,12 +99,8 @@ class Recipe:
         yield "mean", len(self.mean) >= 1 and all(map(math.isfinite, self.mean)), "at least one finite number"
         yield "std", all(0 < value < math.inf for value in self.std), "positive and finite"
         yield "std", len(self.std) == len(self.mean), f"as long as mean, which has {len(self.mean)} values"
-        yield "components", self.components >= 1, "at least 1"
-        for key in ("weight_decay", "gamma", "sam", "clip"):
+        for key in ("weight_decay", "sam", "clip"):
             yield key, 0 <= getattr(self, key) < math.inf, "at least 0 and finite"
-        yield "rho", self.rho is None or 0 <= self.rho < math.inf, "null, or at least 0 and finite"
-        warm_up = f"between 0 and the {self.epochs} epochs"
-        yield "density_warm_up", 0 <= self.density_warm_up <= self.epochs, warm_up
         yield "ema_decay", 0 < self.ema_decay < 1, "between 0 and 1, both excluded"
         yield "swa_start", 0 <= self.swa_start < 1, "at least 0 and below 1"
         if self.schedule == "held-cosine":

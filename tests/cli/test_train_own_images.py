@@ -147,7 +147,16 @@ def test_a_held_out_file_that_cannot_be_read_is_told_before_training(tmp_path: P
     data, run = digits_in_files(tmp_path / "mine"), tmp_path / "run"
     train = [*TRAIN, *SHAPE, "--data", f"folder:{data}", "--calibration", "0.3", "--out", run]
     whole = folder_set(data, "train", 8, 1)
-    config = RunConfig(f"folder:{data}", "small", "msp", 0, 8, 1, load_recipe("demo", "digits"), held_out=0.3)
+    config = RunConfig(
+        data=f"folder:{data}",
+        backbone="small",
+        method="msp",
+        seed=0,
+        size=8,
+        channels=1,
+        recipe=load_recipe("demo", "digits"),
+        held_out=0.3,
+    )
     held_out = held_out_images(config, whole)
     assert isinstance(held_out, Subset)
     file = whole.files[int(held_out.indices[0])]

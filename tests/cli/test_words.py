@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from dsui.detectors import registry as detectors
 from dsui.evaluation.tasks import TASKS
 from dsui.experiments import grid_file
 from dsui.methods import registry as methods
-from dsui.recipe import Recipe
 from dsui.report.columns import METRICS
 from dsui.runs import recipe_file
 
@@ -35,7 +33,9 @@ def test_names_are_those_of_the_registries() -> None:
     assert names.metrics() == tuple(METRICS)
     assert names.recipes() == tuple(recipe_file.names())
     assert names.grids() == grid_file.names()
-    assert {f"{field.name}=" for field in dataclasses.fields(Recipe)} - {"name="} == set(names.settings())
+    assert {f"{key}=" for key in recipe_file.load_recipe("paper", "cifar10").settings()} - {"name="} == set(
+        names.settings()
+    )
 
 
 def completed(line: str) -> list[str]:

@@ -38,7 +38,9 @@ from tests.support import digit_runs
 
 CPU = torch.device("cpu")
 CLASSES = ("even", "odd")
-CONFIG = RunConfig("digits", "small", "msp", 0, 2, 1, load_recipe("demo", "digits"))
+CONFIG = RunConfig(
+    data="digits", backbone="small", method="msp", seed=0, size=2, channels=1, recipe=load_recipe("demo", "digits")
+)
 
 
 class Counted(Method):
@@ -454,7 +456,9 @@ method = SimpleNamespace(passes=1, predict=predict)
 module.load_model = lambda facts, device: Model(facts, method, Transform(), device)
 run = Path(sys.argv[1])
 (run / "model.safetensors").write_bytes(b"weights")
-config = RunConfig("digits", "small", "msp", 0, 1, 1, load_recipe("demo", "digits"))
+config = RunConfig(
+    data="digits", backbone="small", method="msp", seed=0, size=1, channels=1, recipe=load_recipe("demo", "digits")
+)
 cache = OutputCache(RunFacts(run, config, ("a",)), torch.device("cpu"))
 
 def peak(count):
@@ -488,7 +492,7 @@ def test_a_default_that_changes_makes_older_outputs_unknown(monkeypatch: pytest.
     cache = OutputCache(run_facts(digit_runs.run()), digit_runs.CPU)
     source = ImageSource("set", "identity", lambda: None)  # type: ignore[arg-type, return-value]
     before = cache._names(source)
-    monkeypatch.setattr("dsui.evaluation.cache.effective_options", lambda _method, _given: {"samples": 51})
+    monkeypatch.setattr("dsui.evaluation.cache.effective_options", lambda *_: {"samples": 51})
     assert cache._names(source) != before
     monkeypatch.undo()
     for name in ("DEFINITION", "LAYOUT"):

@@ -77,8 +77,8 @@ def test_ablation_trains_the_parts_of_table_1() -> None:
         return row.settings["components"], row.settings["push"], row.settings["regularizer"]
 
     trained = {
-        (cell.config.recipe.components, cell.config.recipe.objective != "sgvb", cell.config.recipe.regularizer)
-        for cell in load_grid("ablation").cells
+        (options["components"], options["objective"] != "sgvb", options["regularizer"])
+        for options in (cell.config.recipe.method_options for cell in load_grid("ablation").cells)
     }
     assert trained == {parts(row) for row in paper_rows("table1")}
 
@@ -114,12 +114,14 @@ def test_lists_mean_their_product_and_every_seed_comes_before_the_next() -> None
 def test_an_entry_of_its_own_goes_before_what_stands_at_the_top() -> None:
     grid = parsed(TINY.replace("method: dsui}", "method: dsui, seeds: [7], set: {components: 2}}"), "t")
     (cell,) = [cell for cell in grid.cells if cell.predictor == "dsui"]
-    assert (cell.config.seed, cell.config.recipe.components) == (7, 2)
+    assert (cell.config.seed, cell.config.recipe.method_options["components"]) == (7, 2)
 
 
 def test_settings_of_an_entry_add_to_those_at_the_top_and_go_before_them() -> None:
     grid = parsed(TINY.replace("method: dsui}", "method: dsui, set: {components: 2}}"), "t")
-    assert {(cell.config.recipe.epochs, cell.config.recipe.components) for cell in dsui_cells(grid)} == {(2, 2)}
+    assert {(r.epochs, r.method_options["components"]) for r in (cell.config.recipe for cell in dsui_cells(grid))} == {
+        (2, 2)
+    }
     grid = parsed(TINY.replace("method: dsui}", "method: dsui, set: {epochs: 5}}"), "t")
     assert {cell.config.recipe.epochs for cell in dsui_cells(grid)} == {5}
 

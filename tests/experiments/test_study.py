@@ -282,7 +282,7 @@ def test_the_accuracy_table_is_table_2_and_dashes_stand_where_the_paper_has_them
 def test_ablation_lines_stay_apart_and_are_tested_against_the_whole(tmp_path: Path) -> None:
     study = Study(load_grid("ablation"), tmp_path)
     for cell in study.grid.cells:
-        accuracy = 0.9 + 0.01 * cell.config.recipe.components + 1e-4 * cell.config.seed
+        accuracy = 0.9 + 0.01 * int(str(cell.config.recipe.method_options["components"])) + 1e-4 * cell.config.seed
         pretend(study, cell, row_of(cell, "accuracy", "prediction", None, {"accuracy": accuracy}))
     table = study_table(study, quoted=True)
     assert len(table.lines) == 8 + 8

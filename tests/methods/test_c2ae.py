@@ -211,7 +211,12 @@ def reached(seed: int) -> Reached:
     known = whole.labels < len(KNOWN)
     data = MemorySet("digits", KNOWN, whole.images[known], whole.labels[known])
     recipe = load_recipe("demo", "digits", {"epochs": 16})
-    trainer = Trainer(RunConfig("digits", "small", "c2ae", seed, 8, 1, recipe), data, CPU, World())
+    trainer = Trainer(
+        RunConfig(data="digits", backbone="small", method="c2ae", seed=seed, size=8, channels=1, recipe=recipe),
+        data,
+        CPU,
+        World(),
+    )
     train(trainer)
     test = images("test", seed)
     inside, outside = (test.images[part][:200] for part in (test.labels < len(KNOWN), test.labels >= len(KNOWN)))

@@ -19,7 +19,9 @@ MIXED = {"dsui", "dsui-density"}
 
 
 def facts(method: str, **options: object) -> RunFacts:
-    config = RunConfig("cifar10", "small", method, 0, 32, 3, RECIPE, options)
+    config = RunConfig(
+        data="cifar10", backbone="small", method=method, seed=0, size=32, channels=3, recipe=RECIPE, options=options
+    )
     return RunFacts(Path("run"), config, tuple("0123456789"))
 
 
@@ -41,18 +43,20 @@ def test_settings_of_mixtures_are_told_of_methods_that_have_one(run: RunFacts, h
 
 @pytest.mark.parametrize("method", [method for method in names() if method not in MIXED])
 def test_settings_of_mixtures_change_nothing_in_a_method_without_one(method: str) -> None:
-    other = replace(
-        RECIPE,
-        decay_mixture=not RECIPE.decay_mixture,
-        head="released",
-        components=7,
-        objective="literal",
-        rho=0.5,
-        gamma=0.3,
-        regularizer=None,
-        density_warm_up=2,
-        initialize=not RECIPE.initialize,
-    )
+    options = {
+        "decay_mixture": True,
+        "head": "released",
+        "components": 7,
+        "objective": "literal",
+        "rho": 0.5,
+        "gamma": 0.3,
+        "regularizer": None,
+        "density_warm_up": 2,
+        "initialize": True,
+    }
+    assert options.keys() == MIXTURE
+    assert all(options[key] != value for key, value in RECIPE.method_options.items())
+    other = replace(RECIPE, method_options=options)
     built = []
     for recipe in (RECIPE, other):
         torch.manual_seed(0)

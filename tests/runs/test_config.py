@@ -1,3 +1,5 @@
+"""What identifies a run, as it is written and read again."""
+
 from __future__ import annotations
 
 import json
@@ -8,11 +10,20 @@ import pytest
 import yaml
 
 from dsui.errors import DsuiError
+from dsui.methods.registry import names, option_kinds
 from dsui.recipe import Recipe
 from dsui.runs.config import RunConfig
 from dsui.runs.recipe_file import load_recipe
 
-PLAIN = RunConfig("cifar10", "resnet18", "dsui", 3, 32, 3, load_recipe("paper", "cifar10"))
+PLAIN = RunConfig(
+    data="cifar10",
+    backbone="resnet18",
+    method="dsui",
+    seed=3,
+    size=32,
+    channels=3,
+    recipe=load_recipe("paper", "cifar10"),
+)
 FULL = replace(
     PLAIN,
     method="ensemble",
@@ -21,7 +32,7 @@ FULL = replace(
     known="cat,dog",
     held_out=0.1,
     skip_bad=True,
-    recipe=replace(PLAIN.recipe, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4), rho=None),
+    recipe=replace(PLAIN.recipe, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4)),
 )
 
 
@@ -34,15 +45,32 @@ def test_a_config_survives_yaml_and_json(config: RunConfig) -> None:
 
 def test_no_setting_of_the_recipe_hides_one_of_the_run() -> None:
     own = {field.name for field in fields(RunConfig)} - {"recipe"}
-    assert own.isdisjoint({field.name for field in fields(Recipe)})
-    assert set(FULL.mapping()) == own | {field.name for field in fields(Recipe)} - {"name"} | {"recipe"}
+    of_recipe = {field.name for field in fields(Recipe)} - {"name", "method_options"}
+    of_methods = {option for method in names() for option in option_kinds(method)}
+    assert not own & of_recipe
+    assert not of_methods & (own | of_recipe)
+    assert set(FULL.mapping()) == own | of_recipe | set(FULL.recipe.method_options) | {"recipe"}
     assert PLAIN.mapping()["recipe"] == "paper"
 
 
 def test_weights_of_before_a_setting_was_added_are_still_readable() -> None:
-    later = {"options", "outliers", "known", "held_out"}
+    later = {"options", "outliers", "known", "held_out", "epochs", "sam", "mean"}
     older = {name: value for name, value in PLAIN.mapping().items() if name not in later}
     assert RunConfig.from_mapping(older) == PLAIN
+
+
+def test_an_option_that_repeats_the_recipe_makes_no_other_run() -> None:
+    repeated, changed = replace(PLAIN, options={"components": 8}), replace(PLAIN, options={"components": 4})
+    assert repeated == PLAIN
+    assert repeated.mapping() == PLAIN.mapping()
+    assert changed.options == {"components": 4}
+    assert RunConfig.from_mapping(changed.mapping()) == changed
+
+
+def test_what_a_recipe_says_of_a_method_is_listed_beside_the_other_settings() -> None:
+    listed = PLAIN.mapping()
+    assert {key: listed[key] for key in PLAIN.recipe.method_options} == PLAIN.recipe.method_options
+    assert RunConfig.from_mapping({**listed, "components": 3}).recipe.method_options["components"] == 3
 
 
 def test_a_run_that_skips_nothing_has_the_mapping_it_had_before_that_could_be_chosen() -> None:
@@ -57,7 +85,6 @@ def test_keys_of_a_later_version_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (lambda mapping: mapping.pop("epochs"), KeyError),
         (lambda mapping: mapping.pop("recipe"), KeyError),
         (lambda mapping: mapping.pop("seed"), TypeError),
         (lambda mapping: mapping.update(size="x"), TypeError),

@@ -9,21 +9,26 @@ import os
 import signal
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from dsui.errors import RunError
+from dsui.runs.config import RunConfig
 from dsui.runs.folder import RunFolder
+from dsui.runs.recipe_file import changed, load_recipe
 from dsui.runs.weights import load_weights
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-CONFIG = {"data": "digits", "epochs": 100, "rate": 1e-5, "mean": (0.5, 0.5), "head": {"components": 8, "scale": None}}
+RECIPE = load_recipe("demo", "digits", {"mean": [0.5, 0.5], "std": [1, 1]})
+CONFIG = RunConfig(data="digits", backbone="small", method="dsui", seed=0, size=8, channels=2, recipe=RECIPE)
 KILLS = 20
 
 # a forked child has torch at once; it uses no thread of its parent
@@ -144,16 +149,32 @@ def test_run_killed_before_its_first_checkpoint_starts_from_the_beginning(tmp_pa
 
 def test_every_different_setting_is_named(tmp_path: Path) -> None:
     begun(tmp_path)
-    here = {**CONFIG, "epochs": 3, "mean": [0.5, 0.4], "head": {"components": 4, "scale": None}, "extra": "ä"}
-    del here["data"]
+    recipe = changed(RECIPE, "digits", {"mean": [0.5, 0.4], "components": 5})
+    here = replace(CONFIG, data="folder:ä", recipe=recipe, options={"kappa": 16.0})
     with pytest.raises(RunError) as caught:
         RunFolder.resume(tmp_path, here)
     assert str(caught.value) == (
-        f'{tmp_path} was begun with other settings (data: "digits" there, absent here; epochs: 100 there, 3 here; '
-        "mean: [0.5, 0.5] there, [0.5, 0.4] here; head.components: 8 there, 4 here; "
-        'extra: absent there, "ä" here); resume with those or choose another --out.'
+        f'{tmp_path} was begun with other settings (data: "digits" there, "folder:ä" here; '
+        "mean: [0.5, 0.5] there, [0.5, 0.4] here; components: 4 there, 5 here; "
+        "options.kappa: absent there, 16.0 here); resume with those or choose another --out."
     )
     RunFolder.resume(tmp_path, CONFIG).close()
+
+
+def test_a_run_begun_before_a_setting_existed_goes_on_at_its_default(tmp_path: Path) -> None:
+    config = begun(tmp_path) / "config.yaml"
+    older = {key: value for key, value in CONFIG.mapping().items() if key not in {"sam", "options", "held_out"}}
+    config.write_text(yaml.safe_dump(older))
+    RunFolder.resume(tmp_path, CONFIG).close()
+    with pytest.raises(RunError, match=r"\(held_out: 0.0 there, 0.1 here\)"):
+        RunFolder.resume(tmp_path, replace(CONFIG, held_out=0.1))
+
+
+def test_a_run_begun_with_a_setting_of_a_later_version_is_not_resumed(tmp_path: Path) -> None:
+    config = begun(tmp_path) / "config.yaml"
+    config.write_text(yaml.safe_dump({**CONFIG.mapping(), "added_later": 1}))
+    with pytest.raises(RunError, match=r"\(added_later: 1 there, absent here\)"):
+        RunFolder.resume(tmp_path, CONFIG)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +227,7 @@ def test_weights_carry_the_settings(tmp_path: Path) -> None:
         folder.save_weights({"a": torch.ones(2)}, {"calibration": "{}"})
     _, metadata = load_weights(tmp_path / "model.safetensors")
     assert metadata.keys() == {"calibration", "config", "schema"}
-    assert json.loads(metadata["config"]) == {**CONFIG, "mean": [0.5, 0.5]}
+    assert RunConfig.from_mapping(json.loads(metadata["config"])) == CONFIG
 
 
 def test_trimming_drops_a_torn_row_with_the_rows_after_the_checkpoint(tmp_path: Path) -> None:
@@ -245,15 +266,15 @@ def test_full_disk_is_told_when_logging(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["config.yaml", "log.jsonl"])
 def test_files_of_something_else_are_not_overwritten(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("my: own")
-    with pytest.raises(RunError, match=f"{name} is not of a run and would be overwritten; choose another --out"):
-        RunFolder.create(tmp_path, {})
+    with pytest.raises(RunError, match=f"{name} does not belong to a run and would be overwritten; choose another --"):
+        RunFolder.create(tmp_path, CONFIG)
     assert (tmp_path / name).read_text() == "my: own"
 
 
 def test_a_trained_run_without_its_checkpoint_is_not_trained_again(tmp_path: Path) -> None:
-    with RunFolder.create(tmp_path / "run", {}) as folder:
+    with RunFolder.create(tmp_path / "run", CONFIG) as folder:
         folder.log({"step": 1})
         folder.save_weights({"weight": torch.zeros(1)}, {})
     with pytest.raises(RunError, match="is trained and its checkpoint is gone, so there is nothing to resume"):
-        RunFolder.resume(tmp_path / "run", {})
+        RunFolder.resume(tmp_path / "run", CONFIG)
     assert (tmp_path / "run" / "log.jsonl").read_text() == '{"step": 1}\n'

@@ -16,7 +16,9 @@ from dsui.runs.config import RunConfig
 from dsui.runs.images import held_out_images, known_images, training_images
 from dsui.runs.recipe_file import load_recipe
 
-RUN = RunConfig("digits", "small", "msp", 0, 8, 1, load_recipe("demo", "digits"))
+RUN = RunConfig(
+    data="digits", backbone="small", method="msp", seed=0, size=8, channels=1, recipe=load_recipe("demo", "digits")
+)
 
 
 def numbered(labels: list[int]) -> MemorySet:

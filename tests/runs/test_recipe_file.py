@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dsui.data.registry import DATASETS
+from dsui.methods.registry import build, effective_options
 from dsui.recipe import Recipe, RecipeError
 from dsui.runs.config import RunConfig
 from dsui.runs.recipe_file import load_recipe, method_options, names, training_name
@@ -20,7 +21,7 @@ Write = Callable[[str], str]
 
 
 def to_yaml(recipe: Recipe) -> str:
-    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(recipe).items()}
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in recipe.settings().items()}
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
 
 
@@ -46,7 +47,7 @@ def test_every_recipe_fits_every_data_set_and_comes_back_from_its_yaml(name: str
     recipe = load_recipe(name, data)
     assert recipe.name == name
     assert load_recipe(write(to_yaml(recipe)), "another") == recipe
-    assert list(yaml.safe_load(to_yaml(recipe))) == [field.name for field in fields(Recipe)]
+    assert set(recipe.method_options) == OPTIONS
 
 
 @pytest.mark.parametrize("data", [*DATASETS, "folder:photos"])
@@ -71,7 +72,7 @@ def test_digits_are_never_mirrored() -> None:
 
 
 def test_released_differs_from_paper_by_what_the_public_code_does() -> None:
-    paper, released = (asdict(load_recipe(name, "cifar10")) for name in ("paper", "released"))
+    paper, released = (load_recipe(name, "cifar10").settings() for name in ("paper", "released"))
     assert {key for key, value in paper.items() if released[key] != value} == {
         "name", "decay_mixture", "dropout", "released_start", "head", "components", "objective", "density_warm_up",
         "bfloat16",
@@ -98,8 +99,8 @@ def test_overrides_win_and_their_strings_are_yaml(write: Write) -> None:
     path = write("extends: paper\nbatch: 128\n")
     given_values = {"batch": "64", "peak_rate": "1e-3", "rho": "4", "regularizer": "null", "flip": "false", "clip": 1}
     recipe = load_recipe(path, "cifar10", {**given_values, "mean": "[0.1, 0.2]", "std": (1, 2)})
-    assert (recipe.batch, recipe.peak_rate, recipe.rho, recipe.clip) == (64, 1e-3, 4.0, 1.0)
-    assert recipe.regularizer is None
+    assert (recipe.batch, recipe.peak_rate, recipe.clip) == (64, 1e-3, 1.0)
+    assert (recipe.method_options["rho"], recipe.method_options["regularizer"]) == (4.0, None)
     assert recipe.flip is False
     assert (recipe.mean, recipe.std) == ((0.1, 0.2), (1.0, 2.0))
 
@@ -114,17 +115,22 @@ def test_overrides_win_and_their_strings_are_yaml(write: Write) -> None:
         ("modern", {"epochs": 5}, "rate_warm_up", 0),
         ("demo", {"epochs": 10}, "rate_warm_up", 3),
         ("released", {"epochs": 1}, "density_warm_up", 1),
+        ("mine", {"epochs": 10}, "density_warm_up", 4),
+        ("mine", {"epochs": 60}, "density_warm_up", 40),
+        ("mine", {"epochs": 10, "density_warm_up": 9}, "density_warm_up", 9),
     ],
 )
 def test_a_length_shrinks_in_proportion_only_where_it_no_longer_fits(
-    name: str, overrides: dict[str, object], key: str, length: int
+    name: str, overrides: dict[str, object], key: str, length: int, write: Write
 ) -> None:
-    assert getattr(load_recipe(name, "cifar10", overrides), key) == length
+    name = write("extends: paper\ndensity_warm_up: 40\n") if name == "mine" else name
+    assert load_recipe(name, "cifar10", overrides).settings()[key] == length
 
 
-def test_a_length_given_with_the_epochs_is_not_touched() -> None:
-    with pytest.raises(RecipeError, match="cycle is 30; it must be between 1 and the 20 epochs"):
-        load_recipe("paper", "cifar10", {"epochs": 20, "cycle": 30})
+@pytest.mark.parametrize("key", ["cycle", "density_warm_up"])
+def test_a_length_given_with_the_epochs_is_not_touched(key: str) -> None:
+    with pytest.raises(RecipeError, match=f"{key} is 30; it must be between . and the 20 epochs"):
+        load_recipe("paper", "cifar10", {"epochs": 20, key: 30})
 
 
 @pytest.mark.parametrize(
@@ -209,7 +215,7 @@ def test_an_unknown_recipe_is_answered_with_the_nearest(write: Write) -> None:
     known = "none of demo, modern, paper, released; did you mean paper?"
     with pytest.raises(RecipeError) as caught:
         load_recipe("Papr", "cifar10")
-    assert str(caught.value) == f"recipe 'Papr' is no .yaml file and {known}"
+    assert str(caught.value) == f"recipe 'Papr' is not a .yaml file and {known}"
     path = write("extends: papers\n")
     with pytest.raises(RecipeError) as caught:
         load_recipe(path, "cifar10")
@@ -219,8 +225,8 @@ def test_an_unknown_recipe_is_answered_with_the_nearest(write: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "is no mapping; write one 'key: value' on each line."),
-        ("- paper\n", "is no mapping"),
+        ("", "is not a mapping; write one 'key: value' on each line."),
+        ("- paper\n", "is not a mapping"),
         ("extends: paper\nbatch: [1\n", "is not valid YAML: expected ',' or ']', but got '<stream end>' in line 3."),
         ("extends: paper\nname: a\x07b\n", "is not valid YAML: special characters are not allowed in line 2."),
         ("name: 2021-13-01\n", "is not valid YAML: month must be in 1..12."),
@@ -237,13 +243,46 @@ def test_a_file_that_cannot_be_used_says_why(text: str, sentence: str, write: Wr
     assert path in str(caught.value)
 
 
-def test_missing_keys_are_named(write: Write) -> None:
-    complete = yaml.safe_load(to_yaml(load_recipe("paper", "cifar10")))
-    del complete["batch"]
-    path = write(yaml.safe_dump(complete | {"epochs": {"svhn": 80}}))
-    with pytest.raises(RecipeError, match="has no epochs, batch for cifar10; give every key, or begin"):
-        load_recipe(path, "cifar10")
-    assert load_recipe(path, "svhn", {"batch": 8}).batch == 8
+def test_what_a_file_that_extends_nothing_leaves_out_is_the_papers(write: Write) -> None:
+    path = write("batch: 128\nepochs: {svhn: 80}\n")
+    for data, epochs in (("svhn", 80), ("tiny-imagenet", 120)):
+        assert load_recipe(path, data) == replace(load_recipe("paper", data), name="mine", batch=128, epochs=epochs)
+
+
+def test_a_recipe_without_a_file_is_the_papers() -> None:
+    """So that a run made before a setting existed is read as if it had been trained with the paper's value."""
+    paper = load_recipe("paper", "cifar10")
+    assert Recipe(method_options=paper.method_options) == paper
+    assert effective_options("dsui", Recipe(), {}) == effective_options("dsui", paper, {})
+
+
+OPTIONS = {
+    "head", "components", "objective", "rho", "gamma", "regularizer", "density_warm_up", "initialize", "decay_mixture"
+}  # fmt: skip
+"""Those that recipes give to dsui."""
+
+
+def test_a_method_takes_the_options_it_has_over_its_defaults_and_below_what_is_given(write: Write) -> None:
+    recipe = load_recipe(write("extends: paper\nobjective: posterior\nkappa: 16\nsamples: 3\n"), "cifar10")
+    for method in ("dsui", "dsui-density"):
+        options = effective_options(method, recipe, {"components": 2})
+        assert (options["objective"], options["kappa"], options["components"]) == ("posterior", 16.0, 2)
+        assert "samples" not in options
+    assert effective_options("mc-dropout", recipe, {}) == {"samples": 3}
+    assert not OPTIONS & effective_options("msp", recipe, {}).keys()
+
+
+def test_members_of_an_ensemble_get_the_options_of_the_recipe_and_of_set() -> None:
+    overrides, options = method_options("ensemble", {"components": "3", "members": 2, "member": "dsui"})
+    assert options == {"members": 2, "member": "dsui"}
+    built = build("ensemble", "small", 1, 10, load_recipe("demo", "digits", overrides), options)
+    assert {tuple(means.shape) for name, means in built.named_parameters() if name.endswith("means")} == {(10, 3, 128)}
+
+
+@pytest.mark.parametrize("recipe", ["paper", "released"])
+def test_a_recipe_with_options_of_dsui_serves_other_methods(recipe: str) -> None:
+    overrides, options = method_options("msp", {"components": 3, "objective": "literal"})
+    build("msp", "small", 1, 10, load_recipe(recipe, "digits", overrides), options)
 
 
 def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
@@ -268,7 +307,9 @@ def test_any_recipe_comes_back_from_its_yaml(
     write: Write, name: str, rate: float, rho: float, channels: list[tuple[float, float]]
 ) -> None:
     mean, std = zip(*channels, strict=True)
-    recipe = replace(load_recipe("paper", "svhn"), name=name, peak_rate=rate, rho=rho, mean=mean, std=std)
+    paper = load_recipe("paper", "svhn")
+    options = {**paper.method_options, "rho": rho}
+    recipe = replace(paper, name=name, peak_rate=rate, mean=mean, std=std, method_options=options)
     assert load_recipe(write(to_yaml(recipe)), "svhn") == recipe
 
 
@@ -277,7 +318,15 @@ def test_a_training_is_called_by_its_recipe_and_by_what_was_changed_in_it() -> N
         overrides, options = method_options("dsui", settings)
         return training_name(
             RunConfig(
-                "cifar10", "resnet18", "dsui", 0, 32, 3, load_recipe("paper", "cifar10", overrides), options, outliers
+                data="cifar10",
+                backbone="resnet18",
+                method="dsui",
+                seed=0,
+                size=32,
+                channels=3,
+                recipe=load_recipe("paper", "cifar10", overrides),
+                options=options,
+                outliers=outliers,
             )
         )
 
@@ -291,17 +340,30 @@ def test_a_training_is_called_by_its_recipe_and_by_what_was_changed_in_it() -> N
 def test_recipes_of_ones_own_are_told_apart_by_what_they_say(write: Write) -> None:
     def name(text: str, **settings: object) -> str:
         recipe = load_recipe(write(f"extends: demo\n{text}"), "digits", settings)
-        return training_name(RunConfig("digits", "small", "msp", 0, 8, 1, replace(recipe, name="mine")))
+        return training_name(
+            RunConfig(
+                data="digits",
+                backbone="small",
+                method="msp",
+                seed=0,
+                size=8,
+                channels=1,
+                recipe=replace(recipe, name="mine"),
+            )
+        )
 
     assert name("epochs: 3").startswith("mine ")
     assert name("epochs: 3") == name("", epochs=3)
+    assert name("", components=2) == name("components: 2") != name("")
     assert len({name("epochs: 3"), name("epochs: 4"), name("epochs: 3", peak_rate=1e-6)}) == 3
 
 
 def test_images_of_ones_own_of_another_shape_are_another_training() -> None:
     def name(size: int, channels: int, data: str = "folder:mine") -> str:
         recipe = load_recipe("paper", data)
-        return training_name(RunConfig(data, "small", "msp", 0, size, channels, recipe))
+        return training_name(
+            RunConfig(data=data, backbone="small", method="msp", seed=0, size=size, channels=channels, recipe=recipe)
+        )
 
     assert name(32, 3) == name(8, 1, "digits") == "paper"
     assert name(64, 3) == "paper, size=64"

@@ -30,13 +30,25 @@ def digit_config(
 ) -> RunConfig:
     overrides, options = method_options(method, {"epochs": 2, **settings})
     recipe = load_recipe("demo", "digits", overrides)
-    return RunConfig("digits", "small", method, seed, 8, 1, recipe, options, None, known, held_out)
+    return RunConfig(
+        data="digits",
+        backbone="small",
+        method=method,
+        seed=seed,
+        size=8,
+        channels=1,
+        recipe=recipe,
+        options=options,
+        outliers=None,
+        known=known,
+        held_out=held_out,
+    )
 
 
 def train(out: Path, config: RunConfig, resume: bool = False) -> Path:
     whole = load("digits", "train")
     held_out = held_out_images(config, whole) if config.held_out else None
-    fit(config, training_images(config, whole), out, CPU, World(), SilentReporter(), resume, held_out=held_out)
+    fit(config, training_images(config, whole), out, CPU, World(), SilentReporter(), resume=resume, held_out=held_out)
     return out
 
 

@@ -47,7 +47,17 @@ def trainer_for(method: str, seed: int = 0, outliers: MemorySet | None = None, *
     overrides, options = method_options(method, {"epochs": 40, **settings})
     recipe = load_recipe("demo", "digits", overrides)
     named = None if outliers is None else outliers.name
-    run = RunConfig("digits", "small", method, seed, 8, 1, recipe, options, named)
+    run = RunConfig(
+        data="digits",
+        backbone="small",
+        method=method,
+        seed=seed,
+        size=8,
+        channels=1,
+        recipe=recipe,
+        options=options,
+        outliers=named,
+    )
     return Trainer(run, images("train", seed), CPU, World(), outliers=outliers)
 
 

@@ -50,7 +50,13 @@ def images(count: int = 4096) -> MemorySet:
 
 def trainer_on(device: torch.device, mode: Mode, method: str = "dsui", **settings: Any) -> Trainer:
     recipe = load_recipe("paper", "cifar10", settings)
-    return Trainer(RunConfig("cifar10", "resnet18", method, 0, 32, 3, recipe), images(), device, World(), mode)
+    return Trainer(
+        RunConfig(data="cifar10", backbone="resnet18", method=method, seed=0, size=32, channels=3, recipe=recipe),
+        images(),
+        device,
+        World(),
+        mode=mode,
+    )
 
 
 def take_steps(trainer: Trainer, count: int) -> None:
@@ -130,7 +136,7 @@ def test_a_batch_too_large_for_the_memory_names_one_that_fits(tmp_path: Path, gp
     torch.cuda.set_per_process_memory_fraction((used + 3 * 2**30) / total, gpu)
     try:
         recipe = load_recipe("paper", "cifar10", {"batch": 4096})
-        run = RunConfig("cifar10", "resnet18", "dsui", 0, 32, 3, recipe)
+        run = RunConfig(data="cifar10", backbone="resnet18", method="dsui", seed=0, size=32, channels=3, recipe=recipe)
         with pytest.raises(DsuiError, match=r"a batch of 4096 does not fit .* a batch of (2048|1024|512|256) fits"):
             fit(run, images(), tmp_path / "run", gpu, World(), SilentReporter())
     finally:

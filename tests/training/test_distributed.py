@@ -33,7 +33,7 @@ def run_steps(world: World, dtype: torch.dtype, settings: dict[str, Any]) -> Tra
     torch.set_default_dtype(dtype)
     try:
         recipe = load_recipe("demo", "digits", {"epochs": 4, **settings})
-        run = RunConfig("digits", "small", "dsui", 0, 8, 1, recipe)
+        run = RunConfig(data="digits", backbone="small", method="dsui", seed=0, size=8, channels=1, recipe=recipe)
         trainer = Trainer(run, load("digits", "train"), torch.device("cpu"), world)
         trainer.transform.to(dtype)
         taken = 0

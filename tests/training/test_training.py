@@ -47,7 +47,15 @@ EVERYTHING: dict[str, Any] = {  # a state in every part: moments, an average, dr
 
 
 def config(method: str = "dsui", seed: int = 0, **settings: Any) -> RunConfig:
-    return RunConfig("digits", "small", method, seed, 8, 1, load_recipe("demo", "digits", settings))
+    return RunConfig(
+        data="digits",
+        backbone="small",
+        method=method,
+        seed=seed,
+        size=8,
+        channels=1,
+        recipe=load_recipe("demo", "digits", settings),
+    )
 
 
 def trained(out: Path, run: RunConfig, resume: bool = False, pause: float = 60.0) -> Trainer:
@@ -322,7 +330,7 @@ def test_a_run_whose_images_have_changed_is_not_resumed(tmp_path: Path) -> None:
     whole = load("digits", "train")
     fewer = chosen(whole, torch.arange(len(whole.labels) - 1), whole.name)
     with pytest.raises(DsuiError, match="the images of digits are not those this run was begun with"):
-        fit(config(epochs=1), fewer, tmp_path, CPU, World(), SilentReporter(), True)
+        fit(config(epochs=1), fewer, tmp_path, CPU, World(), SilentReporter(), resume=True)
 
 
 def test_the_callers_random_numbers_go_on_as_if_nothing_had_been_trained(tmp_path: Path) -> None:
@@ -342,7 +350,7 @@ def test_what_must_stay_uncompiled_is_settled_before_a_model_is_compiled(monkeyp
 
     monkeypatch.setattr("dsui.training.step.ready_to_compile", lambda: order.append("settled"))
     monkeypatch.setattr(torch, "compile", compiled)
-    Trainer(config(epochs=1), load("digits", "train"), CPU, World(), "compiled")
+    Trainer(config(epochs=1), load("digits", "train"), CPU, World(), mode="compiled")
     assert order == ["settled", "compiled"]
 
 
@@ -371,7 +379,7 @@ def test_norms_of_averaged_weights_are_estimated_with_the_outliers() -> None:
     white = torch.full_like(whole.images[:50], 255)
     foreign = MemorySet("white", ("white",), white, torch.zeros(50, dtype=torch.int64))
     trainer = Trainer(config("dpn", epochs=1, average="ema"), whole, CPU, World(), outliers=foreign)
-    batches = list(trainer._with_outliers(1))
+    batches = list(trainer._inputs(1))
     assert {len(images) for images in batches} == {2 * trainer.recipe.batch}
     own, others = batches[0].flatten(1).mean(1).chunk(2)
     assert others.min() > own.max()

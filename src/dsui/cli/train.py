@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -148,7 +147,18 @@ def train(
         channels, size = whole.shape[:2]
         share = calibration if calibration is not None else usual_share(data)
         config = RunConfig(
-            data, backbone, method, seed, size, channels, chosen, options, outliers, known_classes, share, skip_bad
+            data=data,
+            backbone=backbone,
+            method=method,
+            seed=seed,
+            size=size,
+            channels=channels,
+            recipe=chosen,
+            options=options,
+            outliers=outliers,
+            known=known_classes,
+            held_out=share,
+            skip_bad=skip_bad,
         )
         images = training_images(config, whole)
         if world.leader and not quiet:
@@ -163,9 +173,9 @@ def train(
                 place,
                 world,
                 WithTensorBoard(screen, out) if tensorboard and world.leader else screen,
-                resume,
-                MODES[mode],
-                sync_norms,
+                resume=resume,
+                mode=MODES[mode],
+                sync_norms=sync_norms,
                 checkpoint_seconds=SHORTEST_PAUSE if checkpoint_seconds is None else checkpoint_seconds,
                 outliers=foreign,
                 held_out=held_out,
@@ -187,8 +197,9 @@ def _told(out: Path, has_test: bool) -> str:
 def _trained(config: RunConfig, out: Path) -> dict[str, object]:
     """What a program wants to know of a finished run; the figures are those of its last epoch."""
     from dsui.runs.folder import LOG, WEIGHTS
+    from dsui.runs.log import read_log
 
-    rows = [json.loads(line) for line in (out / LOG).read_text(encoding="utf-8").splitlines()]
+    rows = read_log(out / LOG).rows
     last = rows[-1] if rows else {}  # of a run whose log was deleted
     figures = {name: value for name, value in last.items() if name not in {"epoch", "step", "seconds"}}
     return {

@@ -145,11 +145,13 @@ class OutputCache:
     def _names(self, source: ImageSource) -> tuple[str, str]:
         """What the names of a set's files begin with, and its key."""
         config = self.facts.config
+        # defaults may change between versions; what the recipe says is in the weights' fingerprint
+        options = effective_options(config.method, config.recipe, config.options)
         facts = {
             "definition": [DEFINITION, LAYOUT],
             "weights": self._fingerprint,
             "method": config.method,
-            "options": effective_options(config.method, config.options),
+            "options": {key: value for key, value in options.items() if key not in config.recipe.method_options},
             "images": [source.name, source.identity],
             "shape": [config.channels, config.size],
             "normalised": [config.recipe.mean, config.recipe.std],

@@ -28,7 +28,7 @@ from dsui.evaluation.metrics import ranking_metrics, selective_metrics
 from dsui.evaluation.reliability import calibration_metrics
 from dsui.evaluation.results import ResultRow, commit, versions
 from dsui.evaluation.sources import ImageSources
-from dsui.methods.registry import find
+from dsui.methods.registry import effective_options, find
 from dsui.outputs import Outputs
 from dsui.runs.images import usual_share
 from dsui.scores import Moments, Reference, all_scores, detector_scores, reference, sirc
@@ -212,11 +212,12 @@ class Evaluation:
         facts, sources = self.cache.facts, self.sources
         config = facts.config
         positives = None if positive is None else int(positive.sum())
+        options = effective_options(config.method, config.recipe, config.options)
         cost = {"passes": float(stored.passes), "seconds_per_1000": 1000 * stored.seconds / stored.count}
         return ResultRow(
             run=facts.name,
             method=config.method,
-            objective=find(config.method).objective_name(config.recipe),
+            objective=find(config.method).objective_name(options),
             data=config.data,
             backbone=config.backbone,
             recipe=self._recipe,

@@ -16,6 +16,7 @@ from dsui.experiments.grid_file import load_grid
 from dsui.experiments.study import Job, Study
 from dsui.runs.files import write_atomic
 from dsui.runs.folder import LOG
+from dsui.runs.log import read_log
 
 GRID, LOGS = "demo.yaml", "logs"
 MOST_PROCESSES = 4
@@ -75,6 +76,6 @@ def share_done(study: Study) -> Callable[[], float]:
     def done(cell: Path, log: Path, epochs: int) -> float:
         if cell.exists():
             return 1.0
-        return log.read_bytes().count(b"\n") / epochs / 2 if log.exists() else 0.0
+        return len(read_log(log).rows) / epochs / 2
 
     return lambda: sum(done(*place) for place in places) / len(places)

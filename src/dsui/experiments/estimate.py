@@ -19,9 +19,9 @@ from dsui.data.dataset import MemorySet
 from dsui.data.registry import FOLDER, dataset_info
 from dsui.data.splits import class_split
 from dsui.errors import DataError
-from dsui.report.evidence import read_log
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import LOG, STATE, WEIGHTS
+from dsui.runs.log import read_log
 
 
 class RunProgress(NamedTuple):
@@ -104,7 +104,7 @@ def _known_classes(config: RunConfig, classes: int) -> int:
 def _log(run: Path) -> list[dict[str, Any]]:
     """The rows of a log that may be written to at this moment, without torn and damaged ones: an estimate stops no
     study."""
-    return [row for row in read_log(run / LOG)[0] if _of_an_epoch(row)]
+    return [row for row in read_log(run / LOG).rows if _of_an_epoch(row)]
 
 
 def _of_an_epoch(row: dict[str, Any]) -> bool:

@@ -185,7 +185,18 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
                 channels, size = own_shape(data, values["size"], values["channels"], where)
                 sifts = skip_bad and any(name and name.startswith(FOLDER) for name in (data, outliers, *foreign))
                 config = RunConfig(
-                    data, backbone, method, 0, size, channels, trained, options, outliers, split, held_out, sifts
+                    data=data,
+                    backbone=backbone,
+                    method=method,
+                    seed=0,
+                    size=size,
+                    channels=channels,
+                    recipe=trained,
+                    options=options,
+                    outliers=outliers,
+                    known=split,
+                    held_out=held_out,
+                    skip_bad=sifts,
                 )
                 for seed, predictor in product(
                     _tuple(values["seeds"], int, where), _tuple(values["as"], str, where) or (method,)

@@ -28,8 +28,8 @@ INFORMATION = "mutual_information"
 
 
 class Ensemble(Method):
-    """`members` of the method named `member`, with its default options; built one after another from torch's global
-    generator. It does not learn from outliers."""
+    """`members` of the method named `member`, with the options that the recipe gives it; built one after another from
+    torch's global generator. It does not learn from outliers."""
 
     def __init__(
         self,
@@ -61,6 +61,9 @@ class Ensemble(Method):
     def _gather(self, methods: Sequence[Method]) -> None:
         self.members = nn.ModuleList(methods)
         self.passes = sum(each.passes for each in methods)
+        self.capturable = all(each.capturable for each in methods)
+        self.partial_gradients = any(each.partial_gradients for each in methods)
+        self.decay_mixture = any(each.decay_mixture for each in methods)
 
     @property
     def _each(self) -> Sequence[Method]:

@@ -1,19 +1,19 @@
 """What every method is to the training loop and to evaluation: a network that knows its own loss.
 
-Adding a method is one file with a class of this kind, its test and a line in the registry. What a method needs beyond
-one loss per batch it declares here, and the loop serves it:
+Adding a method takes one file with a subclass, its test and a line in the registry. A method that needs more than one
+loss per batch declares it here, and the loop provides it:
 
     phases    stretches of epochs that train differently: `phase_at`, and `begin_phase` when one is entered
     turns     several updates in each step, each with its own parameters and optimizer: `turns`
     outliers  a batch of foreign images beside each training batch: `learns_from_outliers`
     passes    forward passes for one prediction: `passes`
-    options   keyword-only arguments of its constructor, which `--set NAME=VALUE` gives
+    options   keyword-only arguments of its constructor; a recipe or `--set NAME=VALUE` gives them
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ from dsui.recipe import Recipe
 
 @dataclass(frozen=True)
 class Turn:
-    """One update within a step: the parameters that move, how fast beside the recipe's rate, and in which phase."""
+    """One update within a step: the parameters that move, the factor on the recipe's rate, and the phase it is for."""
 
     parameters: Sequence[nn.Parameter]
     rate: float = 1.0
@@ -39,18 +39,26 @@ class Method(nn.Module, ABC):
     """Images [B, channels, H, W] to an output of the method's own kind.
 
     Built as Method(backbone, channels, num_classes, recipe, **options). `terms` holds the parts of the last loss,
-    detached. The loop sets `phase` and `turn`, which `forward` and `loss` may look at.
+    detached. The loop sets `phase` and `turn`, which `forward` and `loss` may read.
     """
 
     backbones: ClassVar[tuple[str, ...] | None] = None
     """The backbones it can be built on; None means all."""
     learns_from_outliers: ClassVar[bool] = False
-    """Whether foreign training images are of use to it: then `forward` gets them behind the batch's own images, and
-    `loss` knows them as the rows beyond len(labels)."""
+    """Whether it trains on foreign images too: `forward` gets them after the batch's own images, and for `loss` they
+    are the rows beyond len(labels)."""
     reads_weights_of: ClassVar[tuple[str, ...]] = ()
-    """Other methods that train as it does, whose runs it may predict with under its own name; equal shapes say nothing
-    of that."""
+    """Other methods that train as it does, so that it can predict with their weights under its own name. Equal shapes
+    are not enough for that."""
+    options_in_epochs: ClassVar[tuple[str, ...]] = ()
+    """Options that are a number of epochs, from 0 to all of them; they shrink with a shortened run."""
     passes: int = 1
+    capturable: bool = True
+    """Whether a CUDA graph can hold its step: its loss reads no value back from the device."""
+    partial_gradients: bool = False
+    """Whether some parameters get no gradient in some epochs."""
+    decay_mixture: bool = False
+    """Whether `mixture_parameters` decay."""
     phase: int = 0
     turn: int = 0
 
@@ -64,11 +72,11 @@ class Method(nn.Module, ABC):
 
     @abstractmethod
     def logits(self, output: Any) -> Tensor:
-        """[B, C] of the stream that predicts, of what `forward` gave in the first turn."""
+        """[B, C] of the stream that predicts, from what `forward` returned in the first turn."""
 
     @abstractmethod
     def predict(self, images: Tensor) -> Outputs:
-        """Everything evaluation needs of a batch, in evaluation mode and without gradients.
+        """Everything evaluation needs for a batch, in evaluation mode and without gradients.
 
         A sampling method draws from the global generator of the images' device, which the caller has seeded.
         """
@@ -87,7 +95,7 @@ class Method(nn.Module, ABC):
         with their labels."""
 
     def mixture_parameters(self) -> Iterable[nn.Parameter]:
-        """Parameters of a density, which decay only where a recipe says so."""
+        """Parameters of a density: all of them decay where `decay_mixture` holds, otherwise none."""
         return ()
 
     def undecayed_parameters(self) -> Iterable[nn.Parameter]:
@@ -95,14 +103,20 @@ class Method(nn.Module, ABC):
         return ()
 
     def set_class_counts(self, counts: Tensor) -> None:
-        """Told once, before training, how many training samples each class has."""
+        """Called once before training with the number of training samples of each class."""
 
     @classmethod
-    def objective_name(cls, recipe: Recipe) -> str | None:
-        """Which of its objectives the recipe chooses, for a method that has several."""
-        del recipe
+    def objective_name(cls, options: Mapping[str, Any]) -> str | None:
+        """The objective that its options choose, for a method that has several; `options` holds all of them."""
+        del options
         return None
 
+    @classmethod
+    def option_ranges(cls, options: Mapping[str, Any], recipe: Recipe) -> Iterator[tuple[str, bool, str]]:
+        """The option, whether training can use its value, and what is expected of it; `options` holds all of them."""
+        del options, recipe
+        yield from ()
+
     def log_row(self) -> dict[str, object]:
-        """What the log should hold of the method's state after an epoch."""
+        """What the log keeps of the method's state after an epoch."""
         return {}

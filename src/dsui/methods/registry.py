@@ -64,9 +64,16 @@ def option_kinds(name: str) -> dict[str, Any]:
     return {each.name: kinds[each.name] for each in _options(name)}
 
 
-def effective_options(name: str, given: Mapping[str, object]) -> dict[str, object]:
-    """What was told the method, and what it takes where nothing was."""
-    return {each.name: each.default for each in _options(name)} | dict(given)
+def option_owner(option: str) -> str | None:
+    """The first method that has an option of this name, if any does."""
+    return next((name for name in METHODS if option in option_kinds(name)), None)
+
+
+def effective_options(name: str, recipe: Recipe, given: Mapping[str, object]) -> dict[str, object]:
+    """Every option of a method: its default, over it what the recipe says, over that what was given."""
+    defaults = {each.name: each.default for each in _options(name)}
+    of_recipe = {key: value for key, value in recipe.method_options.items() if key in defaults}
+    return defaults | of_recipe | dict(given)
 
 
 def _options(name: str) -> list[inspect.Parameter]:
@@ -99,5 +106,5 @@ def build(
             f"{', '.join(able) or 'there is none'}."
         )
     make: Any = kind
-    made: Method = make(backbone, channels, num_classes, recipe, **options)
+    made: Method = make(backbone, channels, num_classes, recipe, **effective_options(name, recipe, options))
     return made

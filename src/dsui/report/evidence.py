@@ -7,7 +7,6 @@ alone. Attacks need a backward pass for each strength and are left to `dsui eval
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from dsui.evaluation.tasks import Evaluation
 from dsui.report.columns import SCORES, UNKNOWN
 from dsui.report.figures.embedding import evenly_chosen
 from dsui.runs.folder import LOG, RESULTS
+from dsui.runs.log import read_log
 from dsui.runs.model import RunFacts
 
 PROBLEMS = 5
@@ -96,10 +96,10 @@ def gather(name: str, key: str, asked: Evaluation, foreign: Sequence[str], point
     title = shown.name if facts.config.known is None else UNKNOWN
     own = _seen(asked, sources.own(), points)
     read_rows, computed, remarks = _rows(name, asked, others, len(own.labels))
-    log, torn = read_log(facts.path / LOG)
+    log = read_log(facts.path / LOG)
     theirs = replace(_seen(asked, shown, points), name=title)
     rows = [replace(row, run=name) for row in (*read_rows, *computed)]
-    return Evidence(name, facts, rows, len(read_rows), [*remarks, *torn], key, own, theirs, log)
+    return Evidence(name, facts, rows, len(read_rows), [*remarks, *log.problems], key, own, theirs, log.rows)
 
 
 def record(name: str, facts: RunFacts) -> Record:
@@ -113,21 +113,6 @@ def foreign_sets(path: Path) -> list[str]:
     """The foreign sets a run was evaluated on."""
     rows, _ = _read(path)
     return list(dict.fromkeys(str(row.foreign) for row in rows if row.task == "ood"))
-
-
-def read_log(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows of a run's log, and a sentence where some or all cannot be read."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        return [], [f"{path} cannot be read ({error.strerror})."]
-    rows, bad = [], 0
-    for line in lines:
-        try:
-            rows.append(dict(json.loads(line)))
-        except (ValueError, TypeError):
-            bad += 1
-    return rows, [f"Lines of {path} that cannot be read: {bad}."] if bad else []
 
 
 def _read(path: Path) -> tuple[list[ResultRow], list[str]]:

@@ -1,6 +1,6 @@
-"""The folder of one run: its settings, checkpoint, weights and log, and a lock, since two must never write one run.
+"""The folder of one run: its config, checkpoint, weights and log, and a lock that keeps a second process away.
 
-In a distributed job only rank 0 makes a RunFolder: this is the caller's duty, any other rank would find it locked.
+In a distributed job only rank 0 may make a RunFolder; any other rank would find it locked.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 import yaml
 
 from dsui.errors import RunError
+from dsui.recipe import RecipeError
 from dsui.runs import checkpoint, weights
+from dsui.runs.config import RunConfig
 from dsui.runs.files import append_lines, lock_or_refuse, not_written, write_bytes
+from dsui.runs.log import read_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,14 +38,13 @@ LOCK = ".lock"
 class RunFolder:
     """One run, locked until `close` or the death of the process; made by `create` or `resume`."""
 
-    def __init__(self, path: Path, config: Mapping[str, object]) -> None:
-        self.path = path
-        self.config: dict[str, object] = json.loads(json.dumps(config))  # tuples become the lists that YAML reads back
+    def __init__(self, path: Path, config: RunConfig) -> None:
+        self.path, self.config = path, config
         self.is_new = False
         self._lock = _lock(path)
 
     @classmethod
-    def create(cls, path: Path, config: Mapping[str, object]) -> RunFolder:
+    def create(cls, path: Path, config: RunConfig) -> RunFolder:
         """Begin a run; one that was killed before its first checkpoint is overwritten."""
         is_new = not path.exists()
         try:
@@ -50,25 +52,27 @@ class RunFolder:
         except OSError as error:
             raise not_written(path, error) from error
         if not (path / LOCK).exists() and (other := [name for name in (CONFIG, LOG) if (path / name).exists()]):
-            raise RunError(f"{path / other[0]} is not of a run and would be overwritten; choose another --out.")
+            raise RunError(
+                f"{path / other[0]} does not belong to a run and would be overwritten; choose another --out."
+            )
         with contextlib.ExitStack() as on_error:
             folder = on_error.enter_context(cls(path, config))
             if any((path / name).exists() for name in (STATE, WEIGHTS)):
                 raise RunError(f"{path} already holds a run; use --resume or another --out.")
             folder._write(LOG, b"")
-            folder._write(CONFIG, yaml.safe_dump(folder.config, sort_keys=False, allow_unicode=True).encode())
+            folder._write(CONFIG, yaml.safe_dump(config.mapping(), sort_keys=False, allow_unicode=True).encode())
             folder.is_new = is_new
             on_error.pop_all()
         return folder
 
     @classmethod
-    def resume(cls, path: Path, config: Mapping[str, object]) -> RunFolder:
-        """Go on with a run of the same settings, from the beginning where it has no checkpoint yet."""
+    def resume(cls, path: Path, config: RunConfig) -> RunFolder:
+        """Continue a run of the same settings, from the beginning where it has no checkpoint yet."""
         if not os.path.exists(path / CONFIG):  # before the lock, which would leave its file in a folder without a run
             raise RunError(f"{path} holds no run to resume ({CONFIG} is missing); leave out --resume or correct --out.")
         with contextlib.ExitStack() as on_error:
             folder = on_error.enter_context(cls(path, config))
-            there, here = _read_config(path / CONFIG), _settings(folder.config)
+            there, here = _read_settings(path / CONFIG), _flat(config.mapping())
             if differences := [
                 f"{key}: {_shown(there, key)} there, {_shown(here, key)} here"
                 for key in there | here
@@ -80,7 +84,10 @@ class RunFolder:
                 )
             if not (path / STATE).exists():
                 if (path / WEIGHTS).exists():
-                    raise RunError(f"{path} is trained and its checkpoint is gone, so there is nothing to resume.")
+                    raise RunError(
+                        f"{path} is trained and its checkpoint is gone, so there is nothing to resume; "
+                        "leave out --resume and choose another --out."
+                    )
                 folder._write(LOG, b"")
             on_error.pop_all()
         return folder
@@ -90,15 +97,15 @@ class RunFolder:
 
     @staticmethod
     def read_state(path: Path, map_location: torch.device | str) -> dict[str, Any] | None:
-        """What was saved last in the folder `path`, or None before that; ranks without its lock read it too."""
+        """The last checkpoint in the folder `path`, or None before the first; ranks without the lock read it too."""
         return checkpoint.load_state(path / STATE, map_location)
 
     def save_weights(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-        """The settings join the metadata as JSON under "config"."""
-        weights.save_weights(self.path / WEIGHTS, tensors, {**metadata, "config": json.dumps(self.config)})
+        """The config joins the metadata as JSON under "config"."""
+        weights.save_weights(self.path / WEIGHTS, tensors, {**metadata, "config": json.dumps(self.config.mapping())})
 
     def log(self, row: Mapping[str, object]) -> None:
-        """Append one line. Its end comes last in one write, so that a line with an end is whole."""
+        """Append one line. Its end comes last in one write, so a line with an end is whole."""
         path = self.path / LOG
         try:
             append_lines(path, json.dumps(row).encode() + b"\n")
@@ -107,29 +114,22 @@ class RunFolder:
 
     def trim_log(self, step: int) -> None:
         """Drop the rows after `step`, which a resumed run writes again, and a torn last one."""
-        self._write(LOG, b"".join(line for line, row in self._rows() if row.get("step", step) <= step))
-
-    def _rows(self) -> list[tuple[bytes, dict[str, Any]]]:
-        path = self.path / LOG
-        rows = []
-        content = _read(path) if path.exists() else b""
-        for number, line in enumerate(content.splitlines(keepends=True), 1):
-            if not line.endswith(b"\n"):
-                break
-            try:
-                rows.append((line, dict(json.loads(line))))
-            except (ValueError, TypeError) as error:
-                raise RunError(f"{path} is damaged in line {number}; delete that line.") from error
-        return rows
+        log = read_log(self.path / LOG)
+        if log.error is not None and not isinstance(log.error, FileNotFoundError):
+            raise _unreadable(log.path, log.error) from log.error
+        if log.damaged:
+            raise RunError(f"{log.path} is damaged in line {log.damaged[0]}; delete that line.")
+        kept = (line for line, row in zip(log.lines, log.rows, strict=True) if row.get("step", step) <= step)
+        self._write(LOG, b"".join(kept))
 
     def _write(self, name: str, content: bytes) -> None:
         write_bytes(self.path / name, content)
 
     def discard(self) -> None:
-        """Take back what `create` wrote, for a run that did not begin."""
+        """Remove what `create` wrote, for a run that did not begin."""
         for name in (CONFIG, LOG):
             (self.path / name).unlink(missing_ok=True)
-        self.close()  # Windows removes no open file
+        self.close()  # Windows does not remove an open file
         (self.path / LOCK).unlink(missing_ok=True)
         if self.is_new and not any(self.path.iterdir()):
             self.path.rmdir()
@@ -144,26 +144,31 @@ class RunFolder:
         self.close()
 
 
-def _read(path: Path) -> bytes:
+def _unreadable(path: Path, error: OSError) -> RunError:
+    return RunError(f"{path} cannot be read ({error.strerror}); repair this or choose another --out.")
+
+
+def _read_settings(path: Path) -> dict[str, object]:
+    """The settings of a run that any version began: those it did not have yet are at their defaults.
+
+    Keys that only a later version knows are kept, so that they count as a difference.
+    """
     try:
-        return path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
-        raise RunError(f"{path} cannot be read ({error.strerror}); mend this or choose another --out.") from error
-
-
-def _read_config(path: Path) -> dict[str, object]:
-    content = _read(path)
+        raise _unreadable(path, error) from error
     try:
-        return _settings(yaml.safe_load(content))
-    except (yaml.YAMLError, ValueError, AttributeError, RecursionError) as error:
+        written = yaml.safe_load(content)
+        return _flat({**written, **RunConfig.from_mapping(written).mapping()})
+    except (yaml.YAMLError, ValueError, AttributeError, TypeError, KeyError, RecursionError, RecipeError) as error:
         raise RunError(f"{path} is damaged and cannot be compared; restore it or choose another --out.") from error
 
 
-def _settings(config: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Every setting by its full name: {"head": {"components": 8}} is {"head.components": 8}."""
+def _flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Every setting by its full name: {"options": {"kappa": 16}} is {"options.kappa": 16}, and {} is nothing."""
     flat: dict[str, object] = {}
-    for key, value in config.items():
-        flat |= _settings(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+    for key, value in settings.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
 
 
@@ -172,11 +177,11 @@ def _shown(settings: Mapping[str, object], key: str) -> str:
 
 
 def _lock(folder: Path) -> FileIO:
-    """The lock of a run, or a sentence that says who holds it."""
+    """The lock of a run, or an error that says who holds it."""
     try:
         return lock_or_refuse(folder / LOCK)
     except BlockingIOError as error:
         holder = "another process" if error.args[0] is None else f"process {error.args[0]}"
-        raise RunError(f"{folder} is in use by {holder}; wait for its end or choose another --out.") from error
+        raise RunError(f"{folder} is in use by {holder}; wait until it ends or choose another --out.") from error
     except OSError as error:
         raise RunError(f"{folder} cannot be locked ({error.strerror}); choose another --out.") from error

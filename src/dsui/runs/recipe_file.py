@@ -1,11 +1,12 @@
-"""Recipes as files: one flat YAML mapping each, every key a field of `Recipe`.
+"""Recipes as files: one flat YAML mapping each. A key is a field of `Recipe`, or an option of a method.
 
-A value may depend on the data set: `epochs: {default: 100, svhn: 40}`. A file of one's own names every key,
-or begins with `extends: paper` and gives what differs. Later values win: extended recipe, file, overrides.
+A value may depend on the data set: `epochs: {default: 100, svhn: 40}`. A user's file gives what differs from the recipe
+that it extends, `extends: modern`, or from `paper`. Later values win: extended recipe, file, overrides. A method takes
+the options that it has and ignores the others, so that one recipe serves every method.
 
-Where `epochs` is overridden and a length in epochs (`cycle`, `rate_warm_up`, `density_warm_up`) no longer fits
-and is not overridden with it, that length shrinks in proportion: round(epochs * length before / epochs before).
-So `epochs: 3` alone makes a short run of any recipe.
+Where `epochs` is overridden, a length in epochs (`cycle`, `rate_warm_up`, and options such as `density_warm_up`) may no
+longer fit. Unless it is overridden too, it shrinks in proportion: round(epochs * length before / epochs before). So
+`epochs: 3` alone makes a short run of any recipe.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from types import NoneType, UnionType
@@ -24,14 +25,14 @@ import yaml
 
 from dsui.data.registry import FOLDER, FOLDER_SHAPE, dataset_info
 from dsui.errors import DataError
-from dsui.methods.registry import option_kinds
+from dsui.methods.registry import effective_options, find, option_kinds, option_owner
 from dsui.recipe import Recipe, RecipeError
 from dsui.runs.config import RunConfig
 from dsui.spelling import nearest
 
 Layer = dict[str, Any]
-KINDS: dict[str, Any] = get_type_hints(Recipe)
-OVERRIDES, EXTENDS = "the overrides", "extends"
+FIELDS: dict[str, Any] = {key: kind for key, kind in get_type_hints(Recipe).items() if key != "method_options"}
+OVERRIDES, EXTENDS, EXTENDED_BY_DEFAULT = "the overrides", "extends", "paper"
 
 
 def names() -> list[str]:
@@ -45,80 +46,102 @@ def load_recipe(name: str, data: str, overrides: Mapping[str, object] = {}) -> R
 
     `overrides` win over the file; their strings are read as YAML, as from `--set epochs=3`.
     """
-    own_file = name.lower().endswith((".yaml", ".yml"))
-    recipe: Layer = {"name": Path(name).stem if own_file else name}
-    for where, layer in [*(_own(name) if own_file else _shipped(name)), (OVERRIDES, _parsed(overrides))]:
-        recipe = _updated(recipe, _resolved(layer, data, where))
-    if missing := [key for key in KINDS if key not in recipe]:
-        raise RecipeError(
-            f"{name} has no {', '.join(missing)} for {data}; give every key, or begin the file with 'extends: paper'."
-        )
-    return Recipe(**recipe)
+    is_file = name.lower().endswith((".yaml", ".yml"))
+    settings: Layer = {"name": Path(name).stem if is_file else name}
+    for where, layer in [*(_file_layers(name) if is_file else _shipped_layers(name)), (OVERRIDES, _parsed(overrides))]:
+        settings = _updated(settings, _resolved(layer, data, where))
+    return _checked(Recipe.from_settings(settings))
 
 
 def changed(recipe: Recipe, data: str, overrides: Mapping[str, object]) -> Recipe:
     """The recipe with `overrides`, as `load_recipe` applies them."""
-    return Recipe(**_updated(asdict(recipe), _resolved(_parsed(overrides), data, OVERRIDES)))
+    settings = _updated(recipe.settings(), _resolved(_parsed(overrides), data, OVERRIDES))
+    return _checked(Recipe.from_settings(settings))
 
 
 def training_name(config: RunConfig) -> str:
-    """The recipe's name, and what was changed in it or told the method: "paper, components=1, neck=False".
+    """The recipe's name and what the run changes: "paper, components=1, neck=False".
 
-    What a file of the user's own says, and what was changed in that, is known by its hash: "mine 3f2a91".
+    A recipe of the user's has six digits of a hash behind its name, "mine 3f2a91", that stand for what the file says
+    and for the settings that were changed in it.
     """
     name = config.recipe.name
     if name not in names():
-        values = json.dumps({**asdict(config.recipe), "name": ""}, sort_keys=True)
+        values = json.dumps({**config.recipe.settings(), "name": ""}, sort_keys=True)
         name = f"{name} {hashlib.sha256(values.encode()).hexdigest()[:6]}"
     return ", ".join(filter(None, (name, changes(config))))
 
 
 def changes(config: RunConfig) -> str:
-    """What of a run is unlike its recipe; lengths that shrank with the epochs go without saying."""
+    """What differs from the recipe, and the method's options that the recipe does not have: "components=1, kappa=16".
+
+    Lengths that shrank with the epochs are left out.
+    """
     recipe, data = config.recipe, config.data
     usual = load_recipe(recipe.name, data) if recipe.name in names() else recipe
     shortened = {"epochs": recipe.epochs} if recipe.epochs != usual.epochs else {}
     if shortened:
         usual = changed(usual, data, shortened)
-    unlike = {key: value for key, value in asdict(recipe).items() if value != getattr(usual, key)}
+    as_usual = usual.settings().items()
+    changed_settings = dict(pair for pair in recipe.settings().items() if pair not in as_usual)
     outliers = {"outliers": config.outliers} if config.outliers else {}
-    told = {**shortened, **unlike, **config.options, **outliers}
+    listed = {**shortened, **changed_settings, **config.options, **outliers}
     if data.startswith(FOLDER):
         shape = (("channels", config.channels, FOLDER_SHAPE[0]), ("size", config.size, FOLDER_SHAPE[1]))
-        told |= {key: value for key, value, unchanged in shape if value != unchanged}
+        listed |= {key: value for key, value, unchanged in shape if value != unchanged}
     return ", ".join(
-        f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in sorted(told.items())
+        f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in sorted(listed.items())
     )
 
 
 def method_options(name: str, overrides: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
-    """The overrides apart: what the recipe knows or nobody does, and what only the method `name` knows, converted."""
-    kinds = option_kinds(name)
-    of_method = {key: value for key, value in overrides.items() if key in kinds and key not in KINDS}
+    """The overrides in two parts: those for `load_recipe`, and the options of the method `name`, converted.
+
+    Options that shipped recipes give, such as `components`, belong to the first part: it is the recipe's value that
+    they replace, also for an ensemble whose members read it.
+    """
+    kinds, in_recipes = option_kinds(name), _keys_of_recipes()
+    of_method = {key: value for key, value in overrides.items() if key in kinds and key not in in_recipes}
     options = {
         key: _converted(key, value, f"the options of {name}", kinds[key]) for key, value in _parsed(of_method).items()
     }
-    rest = {key: value for key, value in overrides.items() if key not in of_method}
-    settable = [key for key in KINDS if key != "name"]  # under another name its changes would go unnoticed
-    for key in rest:
-        if key not in settable:
-            suggestion = nearest(key, [*settable, *kinds], 0)
+    of_recipe = {key: value for key, value in overrides.items() if key not in of_method}
+    for key in of_recipe:
+        if key not in in_recipes:
+            suggestion = nearest(key, [*in_recipes, *kinds], 0)
             raise RecipeError(f"neither the recipe nor {name} has a setting {key!r}; did you mean {suggestion!r}?")
-    return rest, options
+    return of_recipe, options
 
 
-def _shipped(name: str, subject: str | None = None) -> list[tuple[str, Layer]]:
-    """The one layer of a recipe that comes with dsui; `subject` begins the sentence if there is none."""
+@cache
+def _keys_of_recipes() -> tuple[str, ...]:
+    """What a shipped recipe gives, and an override may change; not the name, which would hide what was changed."""
+    ((_, paper),) = _shipped_layers("paper")
+    return tuple(paper)
+
+
+def _checked(recipe: Recipe) -> Recipe:
+    """The recipe, or an error that names an option which no training can use."""
+    for owner in sorted({name for name in map(option_owner, recipe.method_options) if name is not None}):
+        options = effective_options(owner, recipe, {})
+        for key, holds, expected in find(owner).option_ranges(options, recipe):
+            if not holds:
+                raise RecipeError(f"recipe {recipe.name!r}: {key} is {options[key]!r}; it must be {expected}.")
+    return recipe
+
+
+def _shipped_layers(name: str, subject: str | None = None) -> list[tuple[str, Layer]]:
+    """The one layer of a shipped recipe; `subject` begins the sentence if there is no recipe of that name."""
     if name not in (known := names()):
         suggestion = nearest(name, known, 0)
-        subject = subject or f"recipe {name!r} is no .yaml file and"
+        subject = subject or f"recipe {name!r} is not a .yaml file and"
         raise RecipeError(f"{subject} none of {', '.join(known)}; did you mean {suggestion}?")
     text = (resources.files("dsui.runs") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
     return [(f"recipe {name!r}", _mapping(text, f"recipe {name!r}"))]
 
 
-def _own(path: str) -> list[tuple[str, Layer]]:
-    """The layers of a user's file: what it extends, if anything, and itself."""
+def _file_layers(path: str) -> list[tuple[str, Layer]]:
+    """The layers of a user's file: the recipe that it extends, and what it says itself."""
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8")
     except OSError as error:
@@ -126,15 +149,14 @@ def _own(path: str) -> list[tuple[str, Layer]]:
     except ValueError as error:
         raise RecipeError(f"cannot read the recipe {path}: it is not UTF-8 text.") from error
     layer = _mapping(text, path)
-    extended = layer.pop(EXTENDS, None)
-    below = [] if extended is None else _shipped(str(extended), f"{path} extends {str(extended)!r}, which is")
-    return [*below, (path, layer)]
+    extended = str(layer.pop(EXTENDS, None) or EXTENDED_BY_DEFAULT)
+    return [*_shipped_layers(extended, f"{path} extends {extended!r}, which is"), (path, layer)]
 
 
 def _mapping(text: str, where: str) -> Layer:
     values = _yaml(text, where)
     if not isinstance(values, dict):
-        raise RecipeError(f"{where} is no mapping; write one 'key: value' on each line.")
+        raise RecipeError(f"{where} is not a mapping; write one 'key: value' on each line.")
     return {str(key): value for key, value in values.items()}
 
 
@@ -159,23 +181,31 @@ def _yaml(text: str, where: str) -> object:
 
 
 def _resolved(layer: Layer, data: str, where: str) -> Layer:
-    """The layer's values for this data set, converted to the types of `Recipe`; without those it leaves to others."""
+    """The layer's values for this data set, each converted to its type; a key that has none for it is left out."""
     resolved = {}
     for key, value in layer.items():
-        if key not in KINDS:
-            suggestion = nearest(key, [*KINDS, EXTENDS], 0)
-            raise RecipeError(f"unknown key {key!r} in {where}; did you mean {suggestion!r}?")
-        choices = value if isinstance(value, Mapping) else {"default": value}
-        converted = {str(name): _converted(key, choice, where, KINDS[key]) for name, choice in choices.items()}
+        kind = _kind(key, where)
+        by_data = value if isinstance(value, Mapping) else {"default": value}
+        converted = {str(name): _converted(key, each, where, kind) for name, each in by_data.items()}
         for name in converted:
             _check_data_set(name, f"{key} in {where}")
-        if (chosen := data if data in converted else "default") in converted:
-            resolved[key] = converted[chosen]
+        if (name := data if data in converted else "default") in converted:
+            resolved[key] = converted[name]
     return resolved
 
 
+def _kind(key: str, where: str) -> Any:
+    """The type of a field, or of a method's option."""
+    if key in FIELDS:
+        return FIELDS[key]
+    if (owner := option_owner(key)) is not None:
+        return option_kinds(owner)[key]
+    suggestion = nearest(key, [*FIELDS, *_keys_of_recipes(), EXTENDS], 0)
+    raise RecipeError(f"unknown key {key!r} in {where}; did you mean {suggestion!r}?")
+
+
 def _check_data_set(name: str, where: str) -> None:
-    """A mistyped name would silently leave a data set with the default."""
+    """Refuse a mistyped name, which would silently leave its data set with the default."""
     if name != "default" and not name.startswith(FOLDER):
         try:
             dataset_info(name)
@@ -184,19 +214,22 @@ def _check_data_set(name: str, where: str) -> None:
 
 
 def _updated(below: Layer, layer: Layer) -> Layer:
-    """The layer on top of what lies below, lengths shrunk where new epochs leave them no room."""
+    """The layer over those below it, with lengths shrunk where the new epochs leave no room for them."""
     updated = below | layer
     if "epochs" in layer and "epochs" in below:
         epochs = max(layer["epochs"], 1)
-        for key, least, most in (
-            ("cycle", 1, epochs),
-            ("rate_warm_up", 0, epochs - 1),
-            ("density_warm_up", 0, epochs),
-        ):
+        of_methods = [(key, 0, epochs) for key in below if key not in FIELDS and _is_in_epochs(key)]
+        for key, least, most in (("cycle", 1, epochs), ("rate_warm_up", 0, epochs - 1), *of_methods):
             if key not in layer and updated.get(key, 0) > most:
                 shrunk = round(epochs * below[key] / below["epochs"])
                 updated[key] = min(max(shrunk, least), most)
     return updated
+
+
+def _is_in_epochs(option: str) -> bool:
+    """Whether a method's option is a number of epochs."""
+    owner = option_owner(option)
+    return owner is not None and option in find(owner).options_in_epochs
 
 
 def _converted(key: str, value: object, where: str, kind: Any) -> object:
@@ -207,7 +240,7 @@ def _converted(key: str, value: object, where: str, kind: Any) -> object:
 
 
 def _convert(value: object, kind: Any) -> object:
-    """The value as the annotated kind, or a ValueError."""
+    """The value as the annotated type; a ValueError where that is not possible."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         for part in parts:
@@ -223,7 +256,7 @@ def _convert(value: object, kind: Any) -> object:
         # YAML 1.1 reads 5e-4, without a dot, as a string
         if isinstance(value, int | float | str) and not isinstance(value, bool):
             return float(value)
-    elif type(value) is kind:  # not isinstance: true is no integer
+    elif type(value) is kind:  # not isinstance, to which True is an integer
         return value
     raise ValueError
 

@@ -1,7 +1,7 @@
 """Train a run from its first step, or from its last checkpoint, to its weights, and never lose work.
 
-A checkpoint is written at the end, when the process is asked to stop, and now and then (`checkpoint.Pacer`). It is only
-written after the losses so far and the weights were looked at, so that a run can go on from the last one.
+A checkpoint is written at the end, when the process is asked to stop, and from time to time (`checkpoint.Pacer`), but
+only after a look at the losses so far and at the weights, so that a run can always continue from the last one.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ from dsui.training.trainer import Trainer
 REPORT_SECONDS = 1.0
 IMAGES_PER_SECOND = "images_per_second"
 LOST_PROCESS = ("Connection closed by peer", "Connection reset by peer", "NCCL", "Broken pipe", "Timed out waiting")
-"""In what gloo and nccl say when a process they wait for is gone."""
+"""Parts of what gloo and nccl say when a process they wait for is gone."""
 LARGEST_WEIGHT = 1e6
 """A weight beyond this has diverged."""
-ADVICE = "train anew with a lower rate (--set peak_rate=...) or a clipped gradient (--set clip=1)."
+ADVICE = "train again with a lower rate (--set peak_rate=...) or a clipped gradient (--set clip=1)."
 READ_AT_ONCE = 256
+"""Images of the held-out part that are in memory together."""
 STATE_COPIES = 4
-"""Weights, two moments of the optimizer and an average make a checkpoint some four times the weights."""
+"""A checkpoint is about four times the weights: themselves, two moments of the optimizer and an average."""
 
 
 class InterruptedRun(Stopped):
@@ -48,14 +49,14 @@ class InterruptedRun(Stopped):
 
 
 class Reporter(Protocol):
-    """Whoever shows a run's progress."""
+    """Shows a run's progress."""
 
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
-        """About once a second; figures are of the epoch so far."""
+        """Called about once a second; the figures are means over the epoch so far."""
         ...
 
     def epoch(self, row: dict[str, object]) -> None:
-        """After each epoch, what was logged."""
+        """Called after each epoch with what was logged."""
         ...
 
 
@@ -74,6 +75,7 @@ def fit(
     device: torch.device,
     world: World,
     reporter: Reporter,
+    *,
     resume: bool = False,
     mode: Mode | None = None,
     sync_norms: bool = True,
@@ -82,23 +84,36 @@ def fit(
     outliers: ImageSet | None = None,
     held_out: ImageSet | None = None,
 ) -> Trainer:
-    """The finished trainer; its run folder holds weights, state and log. In several processes the leader writes.
+    """Train and return the finished trainer; its run folder holds weights, state and log, written by the leader.
 
-    `held_out` are images to calibrate with, which `images` are without. The caller's random numbers on the CPU go on as
-    if nothing had happened.
+    `held_out` are images to calibrate with, which are not among `images`. The caller's random numbers on the CPU stay
+    as they would be without this call.
     """
+
+    def build(config: RunConfig) -> Trainer:
+        return Trainer(
+            config,
+            images,
+            device,
+            world,
+            mode=mode,
+            sync_norms=sync_norms,
+            memory_budget=memory_budget,
+            outliers=outliers,
+        )
+
     with own_stream(device), torch.random.fork_rng([]), ExitStack() as closing:
         folder = None
         if world.leader:
             make = RunFolder.resume if resume else RunFolder.create
-            folder = closing.enter_context(make(out, config.mapping()))
+            folder = closing.enter_context(make(out, config))
         try:
             with ExitStack() as on_error:
                 if folder is not None and not resume:
                     on_error.callback(folder.discard)
-                trainer = Trainer(config, images, device, world, mode, sync_norms, memory_budget, outliers)
+                trainer = build(config)
                 if folder is not None:
-                    _read_once(held_out)
+                    _check_readable(held_out)
                     check_room(out, 2 * STATE_COPIES * sum(t.nbytes for t in trainer.method.state_dict().values()))
                 on_error.pop_all()
             interruption = closing.enter_context(Interruption())
@@ -113,8 +128,7 @@ def fit(
 
         def take_a_step(batch: int) -> None:
             smaller = replace(config, recipe=replace(config.recipe, batch=batch))
-            trial = Trainer(smaller, images, device, world, mode, sync_norms, memory_budget, outliers)
-            next(trial.epoch_steps(0, 0))
+            next(build(smaller).epoch_steps(0, 0))
 
         fitting = None if world.size > 1 else fitting_batch(config.recipe.batch, take_a_step)
         advice = (
@@ -123,14 +137,16 @@ def fit(
         raise DsuiError(f"a batch of {config.recipe.batch} does not fit into the memory of {device}; {advice}.")
 
 
-def _read_once(images: ImageSet | None) -> None:
-    """So that a file that cannot be read is told before the training and not after it."""
+def _check_readable(images: ImageSet | None) -> None:
+    """Read all images once, so that an unreadable file is reported before the training and not after it."""
     if images is not None:
         for part in torch.arange(len(images.labels)).split(READ_AT_ONCE):
             images.read(part)
 
 
 class _Loop:
+    """The epochs of a run with what happens between its steps: progress, checkpoints, and the wish to stop."""
+
     def __init__(
         self,
         trainer: Trainer,
@@ -149,7 +165,7 @@ class _Loop:
         self.last_saved = 0
 
     def run(self, resume: bool) -> None:
-        """Train to the end. A process that loses another one says so instead of showing what its backend says."""
+        """Train to the end. A process that loses another one says so instead of repeating its backend's message."""
         try:
             self._run(resume)
         except RuntimeError as error:
@@ -187,7 +203,7 @@ class _Loop:
             )
             metadata = {"version": __version__, "classes": json.dumps(trainer.classes), IMAGES: trainer.images}
             self.folder.save_weights(trainer.method.state_dict(), metadata | {CALIBRATION: calibration.to_text()})
-        trainer.world.barrier()  # a process that leaves while the leader still works may tear the others' connections
+        trainer.world.barrier()  # a process that leaves while the leader still works may break the others' connections
 
     def _load(self) -> None:
         """Every process reads the leader's checkpoint, so `out` must be on a disk that all of them see."""
@@ -238,7 +254,7 @@ class _Loop:
         self.step.meter.reset()
 
     def _figures(self) -> dict[str, float]:
-        """Means over the epoch so far, of this process's samples; at its end of all processes'."""
+        """Means over the epoch so far, over this process's samples; at its end over those of all processes."""
         sums = self.step.meter.sums()
         samples = sums.pop(SAMPLES, 0.0) or 1.0
         figures = {name: value / samples for name, value in sums.items()}
@@ -251,19 +267,19 @@ class _Loop:
             epoch = step // self.trainer.steps_per_epoch
             raise DivergenceError(
                 f"the loss of step {step} (epoch {epoch}) is not a number or beyond {LARGEST_LOSS:g}; "
-                f"{self._kept()}; {ADVICE}"
+                f"{self._last_checkpoint()}; {ADVICE}"
             )
 
     def _check_weights(self) -> None:
-        """The loss is that of before the last update, which may have ruined them."""
+        """The last loss was computed before the last update, which may have ruined the weights."""
         largest = torch.stack([parameter.detach().abs().max() for parameter in self.trainer.method.parameters()]).max()
-        if not bool(largest < LARGEST_WEIGHT):  # nor of nan
+        if not bool(largest < LARGEST_WEIGHT):  # also where it is nan
             raise DivergenceError(
                 f"a weight after step {self.step.steps_done} is not a number or beyond {LARGEST_WEIGHT:g}; "
-                f"{self._kept()}; {ADVICE}"
+                f"{self._last_checkpoint()}; {ADVICE}"
             )
 
-    def _kept(self) -> str:
+    def _last_checkpoint(self) -> str:
         return (
             f"the last good checkpoint is of step {self.last_saved}"
             if self.last_saved

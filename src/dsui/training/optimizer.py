@@ -1,4 +1,4 @@
-"""The optimizer of a recipe: which parameters decay, and a learning rate that a captured graph can read."""
+"""The optimizer of a recipe: which parameters decay, and a learning rate that a captured graph reads."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ ADAM_MOMENTUM = 0.9
 
 
 def parameter_groups(method: Method, turn: Turn, recipe: Recipe) -> list[dict[str, object]]:
-    """Decaying and spared parameters of a turn: norms, biases and the mixture's own decay as the recipe says."""
+    """The parameters of a turn that decay and those that do not: the recipe decides about norms and biases, the method
+    about its mixture."""
     mixture = {id(parameter) for parameter in method.mixture_parameters()}
-    spared = {id(parameter) for parameter in method.undecayed_parameters()}
-    members: dict[float, list[nn.Parameter]] = {recipe.weight_decay: [], 0.0: []}
+    undecayed = {id(parameter) for parameter in method.undecayed_parameters()}
+    groups: dict[float, list[nn.Parameter]] = {recipe.weight_decay: [], 0.0: []}
     for parameter in turn.parameters:
-        a_matrix = parameter.ndim > 1  # norms and biases are vectors
-        decays = recipe.decay_mixture if id(parameter) in mixture else recipe.decay_norms or a_matrix
-        decays = decays and id(parameter) not in spared
-        members[recipe.weight_decay if decays else 0.0].append(parameter)
-    return [{"params": params, "weight_decay": decay} for decay, params in members.items() if params]
+        is_matrix = parameter.ndim > 1  # norms and biases are vectors
+        decays = method.decay_mixture if id(parameter) in mixture else recipe.decay_norms or is_matrix
+        decays = decays and id(parameter) not in undecayed
+        groups[recipe.weight_decay if decays else 0.0].append(parameter)
+    return [{"params": params, "weight_decay": decay} for decay, params in groups.items() if params]
 
 
 def make_optimizer(method: Method, turn: Turn, recipe: Recipe, device: torch.device) -> Optimizer:

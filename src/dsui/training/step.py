@@ -1,15 +1,16 @@
 """One training step: gather, augment, and for each of the method's turns forward, loss, backward, clip and update.
 
 It is one function of device tensors: the step counter, the epoch's order and the table of learning rates lie on the
-device, and dropout's generator is seeded from (seed, step, process) before every step. So it can run as it is or whole
-as one CUDA graph, either with its forward and backward pass compiled, and a resumed run goes on as if nothing had
-happened.
+device, and dropout's generator is seeded from (seed, step, process) before every step. So it can run as it is or as one
+CUDA graph, in both cases also with its forward and backward pass compiled, and a resumed run continues as if it had
+never stopped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -32,7 +33,7 @@ TRIAL_STEPS = 3
 
 
 def own_stream(device: torch.device) -> AbstractContextManager[object]:
-    """Build and run a trainer within this: a graph cannot be captured where gradients belong to the default stream."""
+    """A stream to build and run a trainer in: gradients on the default stream could not be captured in a graph."""
     return torch.cuda.stream(torch.cuda.Stream(device)) if device.type == "cuda" else nullcontext()
 
 
@@ -54,43 +55,61 @@ class LossModule(nn.Module):
 
 
 class Update:
-    """What one turn of a method moves: its optimizer, and the climb before it where the recipe asks for one."""
+    """One turn of a method with its optimizer, and with sharpness-aware minimisation where the recipe has a radius."""
 
     def __init__(self, turn: Turn, optimizer: Optimizer, recipe: Recipe) -> None:
         self.turn, self.optimizer = turn, optimizer
         self.sharpness = SharpnessAware(turn.parameters, recipe.sam) if recipe.sam > 0 else None
 
 
+@dataclass(frozen=True)
+class Optimization:
+    """How the weights move: an optimizer for each turn of the method, the rate of every step [steps], and the average
+    of the weights, if any."""
+
+    recipe: Recipe
+    optimizers: Sequence[Optimizer]
+    rates: Tensor
+    average: WeightAverage | None
+
+
+@dataclass(frozen=True)
+class DeviceData:
+    """The images a step gathers on the device; None where they are streamed, or where there are no outliers."""
+
+    images: ResidentLoader | None
+    outliers: ResidentLoader | None
+    transform: Transform
+    steps_per_epoch: int
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where and how steps run: compiled, captured as a CUDA graph, or both."""
+
+    device: torch.device
+    world: World
+    seed: int
+    compiled: bool
+    captured: bool
+
+
 class TrainingStep:
-    """Call it once per step; `steps_done` counts. Batches are given where images are streamed, else gathered on the
-    device; with `outliers` there are two, the second of foreign images."""
+    """Call it once per step; `steps_done` counts. Streamed batches are passed in, others are gathered on the device.
+    With outliers there are two batches, and the second one is of foreign images."""
 
     def __init__(
-        self,
-        method: Method,
-        loss_module: nn.Module,
-        optimizers: Sequence[Optimizer],
-        transform: Transform,
-        rates: Tensor,
-        recipe: Recipe,
-        seed: int,
-        steps_per_epoch: int,
-        source: ResidentLoader | None,
-        average: WeightAverage | None,
-        device: torch.device,
-        compiled: bool,
-        captured: bool,
-        world: World,
-        outliers: ResidentLoader | None = None,
+        self, method: Method, loss_module: nn.Module, data: DeviceData, optimization: Optimization, execution: Execution
     ) -> None:
-        self.method, self.transform, self.recipe, self.outliers = method, transform, recipe, outliers
-        self.updates = [Update(*pair, recipe) for pair in zip(method.turns(), optimizers, strict=True)]
-        if compiled:
+        recipe, device, world = optimization.recipe, execution.device, execution.world
+        self.method, self.recipe, self.average = method, recipe, optimization.average
+        self.updates = [Update(*pair, recipe) for pair in zip(method.turns(), optimization.optimizers, strict=True)]
+        if execution.compiled:
             ready_to_compile()
-        self.loss_module = torch.compile(loss_module) if compiled else loss_module
-        self.source, self.average, self.device, self.captured = source, average, device, captured
-        self.steps_per_epoch, self.seed = steps_per_epoch, mixed(mixed(seed) ^ world.rank)
-        self.rates = rates.to(device)
+        self.loss_module = torch.compile(loss_module) if execution.compiled else loss_module
+        self.data, self.device, self.captured = data, device, execution.captured
+        self.seed = mixed(mixed(execution.seed) ^ world.rank)
+        self.rates = optimization.rates.to(device)
         self.meter = Meter(device, recipe.batch // world.size)
         self.counter = torch.zeros((), dtype=torch.int64, device=device)
         self.order = torch.zeros(0, dtype=torch.int64, device=device)
@@ -99,7 +118,7 @@ class TrainingStep:
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def begin_epoch(self, order: Tensor, outlier_order: Tensor | None = None) -> None:
-        """`order` [steps, B]: the epoch's indices, this process's part of each batch; the outliers' likewise."""
+        """`order` [steps, B]: the epoch's indices, this process's part of each batch; `outlier_order` likewise."""
         if self.order.shape != order.shape:
             self.order = torch.empty_like(order, device=self.device)
             self.outlier_order = torch.empty_like(self.order)
@@ -109,7 +128,7 @@ class TrainingStep:
             self.outlier_order.copy_(outlier_order)
 
     def forget_graph(self) -> None:
-        """Capture anew before the next step, because what is captured has changed (the end of a warm-up, say)."""
+        """Capture again before the next step, because what is captured has changed (at the end of a warm-up, say)."""
         self._graph = None
 
     def resume(self, steps_done: int) -> None:
@@ -128,7 +147,7 @@ class TrainingStep:
 
     def _run(self, batch: Batch | None = None, foreign: Batch | None = None) -> None:
         if batch is None:
-            batch, foreign = self._gathered()
+            batch, foreign = self._gather()
         inputs = self._inputs(batch)
         if foreign is not None:
             inputs = torch.cat([inputs, self._inputs(foreign)])
@@ -149,16 +168,18 @@ class TrainingStep:
         self.meter.add(self.counter, means, hits)
         self.counter.add_(1)
 
-    def _gathered(self) -> tuple[Batch, Batch | None]:
-        assert self.source is not None
-        position = (self.counter % self.steps_per_epoch).view(1)
-        batch = self.source.take(self.order.index_select(0, position)[0])
-        if self.outliers is None:
+    def _gather(self) -> tuple[Batch, Batch | None]:
+        data = self.data
+        assert data.images is not None
+        position = (self.counter % data.steps_per_epoch).view(1)
+        batch = data.images.take(self.order.index_select(0, position)[0])
+        if data.outliers is None:
             return batch, None
-        return batch, self.outliers.take(self.outlier_order.index_select(0, position)[0])
+        return batch, data.outliers.take(self.outlier_order.index_select(0, position)[0])
 
     def _inputs(self, batch: Batch) -> Tensor:
-        images = self.transform.augmented(batch.images, batch.indices, self.counter // self.steps_per_epoch)
+        epoch = self.counter // self.data.steps_per_epoch
+        images = self.data.transform.augmented(batch.images, batch.indices, epoch)
         return images.contiguous(memory_format=torch.channels_last) if self.device.type == "cuda" else images
 
     def _update(self, update: Update, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,8 +202,8 @@ class TrainingStep:
         return loss, logits
 
     def _capture(self) -> None:
-        """Record one step. The trial steps that must come before change weights, statistics, optimizer and counters,
-        so all of these are put back."""
+        """Record one step. The trial steps before it change weights, statistics, optimizer and counters, so all of
+        these are restored."""
         saved = [(tensor, tensor.clone()) for tensor in self._state()]
         metered = self.meter.state_dict()
         known = {id(value) for value in self._optimizer_tensors()}

@@ -1,4 +1,4 @@
-"""A run in memory: network, optimizer, data and step, whole in one state that a checkpoint can hold."""
+"""A run in memory: network, optimizer, data and step, in one state that a checkpoint can hold."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from dsui.training.batch_norm import reestimate, synchronise
 from dsui.training.distributed import World
 from dsui.training.optimizer import make_optimizer
 from dsui.training.schedule import rates
-from dsui.training.step import LossModule, Mode, TrainingStep
+from dsui.training.step import DeviceData, Execution, LossModule, Mode, Optimization, TrainingStep
 
 NO_PHASE = -1
 
 
 class Trainer:
     """Everything a run consists of. `mode` None chooses a CUDA graph where it is possible and eager steps elsewhere;
-    "compiled" compiles forward and backward pass besides, which takes half a minute and pays in longer runs."""
+    "compiled" also compiles forward and backward pass, which takes half a minute and pays off in longer runs."""
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class Trainer:
         images: ImageSet,
         device: torch.device,
         world: World,
+        *,
         mode: Mode | None = None,
         sync_norms: bool = True,
         memory_budget: int | None = None,
@@ -82,19 +83,9 @@ class Trainer:
         self.step = TrainingStep(
             self.method,
             self._loss_module(),
-            self.optimizers,
-            self.transform,
-            rates(recipe, self.steps_per_epoch),
-            recipe,
-            config.seed,
-            self.steps_per_epoch,
-            _if_resident(self.source),
-            self.average,
-            device,
-            mode == "compiled",
-            self._captured(mode),
-            world,
-            _if_resident(self.outliers),
+            DeviceData(_if_resident(self.source), _if_resident(self.outliers), self.transform, self.steps_per_epoch),
+            Optimization(recipe, self.optimizers, rates(recipe, self.steps_per_epoch), self.average),
+            Execution(device, world, config.seed, compiled=mode == "compiled", captured=self._captures(mode)),
         )
 
     @property
@@ -102,7 +93,7 @@ class Trainer:
         return self.recipe.epochs * self.steps_per_epoch
 
     def epoch_steps(self, epoch: int, start: int) -> Iterator[None]:
-        """Take the steps of an epoch from `start` on, one for each turn of the iterator."""
+        """Take the steps of an epoch from `start` on, one for each item of the iterator."""
         self._enter(epoch)
         order = self.order(epoch)
         foreign_order = None if self.outliers is None else self.outlier_order(epoch)
@@ -143,11 +134,11 @@ class Trainer:
 
     @torch.no_grad()
     def finish(self) -> None:
-        """Put averaged weights in place and estimate batch-norm statistics anew for them."""
+        """Put averaged weights in place and estimate batch-norm statistics for them again."""
         if self.average is not None and self.average.state_dict()["updates"] > 0:
             self.average.copy_to(self.method)
-            torch.manual_seed(mixed(self.config.seed) >> 1)  # layers that draw do so alike after a resume
-            reestimate(self.method, self._with_outliers(self.recipe.epochs))
+            torch.manual_seed(mixed(self.config.seed) >> 1)  # layers that sample draw the same after a resume
+            reestimate(self.method, self._inputs(self.recipe.epochs))
         self.method.eval()
 
     def state(self) -> dict[str, Any]:
@@ -162,16 +153,16 @@ class Trainer:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        if state.get("images", self.images) != self.images:  # older checkpoints do not say
+        if state.get("images", self.images) != self.images:  # older checkpoints do not have them
             raise DsuiError(
-                f"the images of {self.config.data} are not those this run was begun with; bring them back as they "
-                "were, or train anew with another --out."
+                f"the images of {self.config.data} are not those this run was begun with; restore them, or train "
+                "again with another --out."
             )
         try:
             self.method.load_state_dict(state["model"])
         except (RuntimeError, ValueError) as error:
             raise RunError(
-                "the checkpoint holds another network than this version of dsui builds; train anew with another --out."
+                "the checkpoint holds another network than this version of dsui builds; train again with another --out."
             ) from error
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             rate = [group["lr"] for group in optimizer.param_groups]
@@ -189,7 +180,7 @@ class Trainer:
         self.method.train()
         self.method.phase = self.method.phase_at(epoch)
         if self.method.phase != self.entered:
-            self.method.begin_phase(self._inputs(epoch))
+            self.method.begin_phase(self._labelled_inputs(epoch))
             if self.average is not None:
                 self.average.restart()  # a phase may begin with new weights
             self.entered = self.method.phase
@@ -199,16 +190,16 @@ class Trainer:
     def _resident(self) -> bool:
         return not any(isinstance(source, StreamedLoader) for source in (self.source, self.outliers))
 
-    def _inputs(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Every training batch of an epoch, augmented, with its labels; in each process all of them, so that what is
-        estimated from them is the same everywhere."""
+    def _labelled_inputs(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Every training batch of an epoch, augmented, with its labels. Each process gets all of them, so that
+        estimates from them are the same everywhere."""
         whole = epoch_batches(self.samples, self.recipe.batch, self.config.seed, epoch)
         for batch in self.source.stream(whole):
             yield self.transform.augmented(batch.images, batch.indices, epoch), batch.labels
 
-    def _with_outliers(self, epoch: int) -> Iterator[Tensor]:
-        """Inputs of every step of an epoch as the network is trained on them, the outliers behind the batch's own."""
-        own = (images for images, _ in self._inputs(epoch))
+    def _inputs(self, epoch: int) -> Iterator[Tensor]:
+        """Inputs of every step of an epoch as the network is trained on them, with outliers after the batch's own."""
+        own = (images for images, _ in self._labelled_inputs(epoch))
         if self.outliers is None:
             yield from own
             return
@@ -227,14 +218,14 @@ class Trainer:
             module,
             device_ids=[self.device] if self.device.type == "cuda" else None,
             find_unused_parameters=len(self.optimizers) > 1
-            or self.recipe.density_warm_up > 0
+            or self.method.partial_gradients
             or self.method.phase_at(0) != self.method.phase_at(last),
         )
 
-    def _captured(self, mode: Mode | None) -> bool:
+    def _captures(self, mode: Mode | None) -> bool:
         """Whether steps are CUDA graphs: wherever they can be, unless the user wants eager steps."""
-        alone = self.world.size == 1 and self._resident
-        capturable = self.device.type == "cuda" and alone and self.recipe.objective != "literal"
+        in_one_place = self.world.size == 1 and self._resident
+        capturable = self.device.type == "cuda" and in_one_place and self.method.capturable
         if mode == "graph" and not capturable:
             raise DsuiError(
                 "a CUDA graph needs one process on a GPU, a data set that fits into its memory and an objective that "
