@@ -26,6 +26,7 @@ from torch import Tensor
 
 from dsui.data.dataset import MemorySet
 from dsui.data.decode import ImageError, extensions, header, picture, pixels, read_all, square
+from dsui.data.info import missing_folder
 from dsui.errors import DataError
 
 HASHES = 1 << 64
@@ -183,11 +184,6 @@ def _split_by_rule(path: Path, split: str) -> SplitFiles:
     }
     found = {name: files for name, files in chosen.items() if files}
     return SplitFiles(path, classes, found, sum(map(len, apart.values())))
-
-
-def missing_folder(folder: Path, advice: str) -> DataError:
-    seen = "" if folder.is_absolute() else f" below {folder.cwd()}"
-    return DataError(f"{folder} {'is no folder' if folder.exists() else f'is missing{seen}'}; {advice}.")
 
 
 def _class_names(folder: Path) -> tuple[str, ...]:

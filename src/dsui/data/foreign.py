@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dsui.data.dataset import ImageSet, Subset
-from dsui.data.folder import FolderSet, image_files, missing_folder, sift
+from dsui.data.folder import FolderSet, image_files, sift
+from dsui.data.info import missing_folder
 from dsui.errors import DataError
 
 ANY = "any"

@@ -75,3 +75,9 @@ def missing(path: Path, name: str) -> DataError:
 
 def damaged(path: Path, why: str, name: str) -> DataError:
     return DataError(f"{path} is damaged: {why}; delete it and run `dsui data get {name}` again.")
+
+
+def missing_folder(folder: Path, advice: str) -> DataError:
+    """For a folder that a user named; a relative path is shown with the folder it was looked for in."""
+    where = "" if folder.is_absolute() else f" below {folder.cwd()}"
+    return DataError(f"{folder} {'is not a folder' if folder.exists() else f'is missing{where}'}; {advice}.")
