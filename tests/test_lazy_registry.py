@@ -41,7 +41,7 @@ def test_every_name_leads_to_a_class_of_its_own(registry: LazyRegistry[type], ba
 
 def test_every_data_set_is_registered_under_its_own_name() -> None:
     assert [entry.name for entry in DATASETS.values()] == list(DATASETS)
-    assert [function.__name__ for function in PSEUDO.values()] == list(PSEUDO)  # type: ignore[attr-defined]
+    assert [function.__name__ for function in PSEUDO.values()] == list(PSEUDO)
 
 
 def test_an_entry_is_an_address_or_the_object_itself() -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from dsui.data.augment import Transform, mixed
+from dsui.data.augment import Transform, splitmix64
 from dsui.data.pipeline import Batch, ResidentLoader
 from dsui.fused import ready_to_compile
 from dsui.methods.method import Method, Turn
@@ -89,7 +89,7 @@ class TrainingStep:
             ready_to_compile()
         self.loss_module = torch.compile(loss_module) if compiled else loss_module
         self.source, self.average, self.device, self.captured = source, average, device, captured
-        self.steps_per_epoch, self.seed = steps_per_epoch, mixed(mixed(seed) ^ world.rank)
+        self.steps_per_epoch, self.seed = steps_per_epoch, splitmix64(splitmix64(seed) ^ world.rank)
         self.rates = rates.to(device)
         self.meter = Meter(device, recipe.batch // world.size)
         self.counter = torch.zeros((), dtype=torch.int64, device=device)
@@ -119,7 +119,7 @@ class TrainingStep:
     def __call__(self, batch: Batch | None = None, foreign: Batch | None = None) -> None:
         if self.captured and self._graph is None:
             self._capture()
-        torch.manual_seed(mixed(self.seed ^ self.steps_done) >> 1)
+        torch.manual_seed(splitmix64(self.seed ^ self.steps_done) >> 1)
         if self._graph is not None:
             self._graph.replay()
         else:
