@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md says how a method is added. Here that is done, word for word, in a copy of the repository."""
+"""CONTRIBUTING.md says how to add a method. These tests do so, word for word, in a copy of the repository."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(python|bash)\n(?:# (\S+\.py)\n)?(.*?)^```$", re.MULTILINE | re.DOTALL)
 METHOD, REGISTRY = "src/dsui/methods/one_vs_all.py", "src/dsui/methods/registry.py"
 TEST = "tests/methods/test_one_vs_all.py"
+END_OF_METHODS = "    }\n)\n"
 
 
 @pytest.fixture(scope="module")
@@ -32,25 +33,18 @@ def guide() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def copy(guide: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of source and method tests, with the guide's method, its line in the registry and its test."""
+    """A copy of source and method tests, with the guide's method, its line in the registry and its test."""
     folder = tmp_path_factory.mktemp("copy")
-    for part in ("src/dsui", "tests/methods"):
+    for part in ("src/dsui", "tests/methods", "tests/support"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("pyproject.toml", "tests/conftest.py"):
+    for file in ("pyproject.toml", "tests/__init__.py", "tests/conftest.py"):
         shutil.copy(ROOT / file, folder / file)
     for file in (METHOD, TEST):
         (folder / file).write_text(guide[file])
-    (folder / REGISTRY).write_text(registered((folder / REGISTRY).read_text(), *guide[REGISTRY].splitlines()))
+    registry = (folder / REGISTRY).read_text()
+    assert registry.count(END_OF_METHODS) == 1
+    (folder / REGISTRY).write_text(registry.replace(END_OF_METHODS, guide[REGISTRY] + END_OF_METHODS))
     return folder
-
-
-def registered(registry: str, imported: str, entry: str) -> str:
-    """The registry with one more import, in its place, and one more method, at the end."""
-    lines = registry.splitlines()
-    place = next(n for n, line in enumerate(lines) if line.startswith("from dsui.methods.") and line > imported)
-    lines.insert(place, imported)
-    lines.insert(lines.index("}"), entry)
-    return "\n".join([*lines, ""])
 
 
 def run(copy: Path, *command: str) -> str:
@@ -84,7 +78,7 @@ def test_the_command_line_trains_and_evaluates_the_added_method(copy: Path, guid
     assert "others: 0.5" in (copy / "runs/one-vs-all/config.yaml").read_text()
 
 
-def test_without_a_checkout_the_dictionary_takes_a_method(
+def test_without_a_checkout_the_registry_takes_a_class(
     guide: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "one_vs_all.py").write_text(guide[METHOD])

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from dsui.backbones import Backbone, registry
+from dsui.backbones import registry
+from dsui.backbones.backbone import Backbone
 
 SIDES = {"small": (8, 28, 32, 64), "resnet18": (32, 64), "vgg16": (32, 64)}
 CASES = [(name, side) for name, sides in SIDES.items() for side in sides]

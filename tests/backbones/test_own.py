@@ -87,32 +87,32 @@ def test_features_that_were_stated_wrongly_are_told() -> None:
         as_backbone(flat, SHAPE)
 
 
-def test_a_lent_backbone_is_built_by_its_name_with_its_weights_until_the_end() -> None:
+def test_an_own_backbone_is_built_by_its_name_with_its_weights_until_the_context_ends() -> None:
     backbone = as_backbone(features(), SHAPE)
     with registry.own_backbone(backbone, "Net") as name:
         assert name == "own:Net"
         first, second = registry.build(name), registry.build(name)
         assert first is not second is not backbone
-        for made in (first, second):
-            assert all(torch.equal(a, b) for a, b in zip(made.parameters(), backbone.parameters(), strict=True))
+        for built in (first, second):
+            assert all(torch.equal(a, b) for a, b in zip(built.parameters(), backbone.parameters(), strict=True))
         with pytest.raises(Exception, match="sde-net cannot be built on own:Net; choose --backbone small or resnet18"):
             methods.build("sde-net", name, 1, 10, load_recipe("demo", "digits"))
-    with pytest.raises(ValueError, match=r"module of its user's own, Net; load it in Python with such a module"):
+    with pytest.raises(ValueError, match=r"built on a user's own module, Net; load it in Python with such a module"):
         registry.build("own:Net")
     assert registry.names() == ("small", "resnet18", "vgg16")
 
 
-def test_two_threads_lend_without_seeing_each_others() -> None:
+def test_two_threads_do_not_see_each_others_own_backbone() -> None:
     widths: dict[int, int] = {}
     meeting = threading.Barrier(2)
 
-    def lend(width: int) -> None:
+    def build_own(width: int) -> None:
         with registry.own_backbone(as_backbone(SmallNet(width=width), SHAPE), "Net") as name:
             meeting.wait(10)
             widths[width] = registry.build(name).out_features
             meeting.wait(10)
 
-    threads = [threading.Thread(target=lend, args=(width,)) for width in (2, 3)]
+    threads = [threading.Thread(target=build_own, args=(width,)) for width in (2, 3)]
     for thread in threads:
         thread.start()
     for thread in threads:

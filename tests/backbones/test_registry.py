@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from dsui.backbones import Backbone, registry
+from dsui.backbones import registry
+from dsui.backbones.backbone import Backbone
 from dsui.backbones.resnet import ResNet18
 from dsui.backbones.small import SmallNet
 from dsui.backbones.vgg import VGG16

@@ -108,7 +108,7 @@ def test_digits_are_accepted_and_noise_and_files_that_are_none_are_not(
     digits, noise, bad = rows[:797], rows[797:997], rows[997:]
     assert [Path(row["file"]).name for row in bad] == ["cut.png", "text.png"]
     assert "truncated" in bad[0]["error"]
-    assert bad[1]["error"] == "it is no image although its name ends in .png"
+    assert bad[1]["error"] == "it is not an image although its name ends in .png"
     assert not any(value for row in bad for name, value in row.items() if name not in {"file", "error"})
     accepted = [row["decision"] == "accept" for row in digits]
     # 0.935 when written. 300 calibration and 797 test images: the deviation of the share is 0.015, and this is four

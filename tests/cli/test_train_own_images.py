@@ -242,5 +242,5 @@ def test_images_that_are_not_where_they_were_are_told_of_with_the_place(
 
 def test_a_file_in_the_place_of_a_folder_is_called_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DsuiError, match="file is no folder; own images lie in"):
+    with pytest.raises(DsuiError, match="file is not a folder; own images lie in"):
         folder_set(tmp_path / "file", "train")

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from dsui.backbones import registry as backbones
 from dsui.cli import app, documents, names
 from dsui.cli.bars import Bars
-from dsui.data.pseudo import PSEUDO
-from dsui.data.registry import DATASETS
+from dsui.data.registry import DATASETS, PSEUDO
 from dsui.detectors import registry as detectors
 from dsui.evaluation.tasks import TASKS
 from dsui.experiments import grid_file

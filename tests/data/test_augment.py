@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dsui.data.augment import Transform, draws, mixed
-from dsui.data.augment import _mix as mix
+from dsui.data.augment import Transform, draws, splitmix64
 from dsui.data.augment import _signed as signed
+from dsui.data.augment import _splitmix64 as mix
 
 BATCH = torch.arange(7)
 
@@ -71,14 +71,14 @@ def test_crops_and_mirrors_are_uniform_and_independent_of_each_other_and_of_the_
 @settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_the_tensor_hash_is_the_integer_hash(value: int) -> None:
-    assert mix(torch.tensor([value])).item() == signed(mixed(value))
+    assert mix(torch.tensor([value])).item() == signed(splitmix64(value))
 
 
 def test_the_hash_is_splitmix64() -> None:
     """The generator's first three outputs from state 1234567, as its reference code prints them."""
     golden, state, outputs = 0x9E3779B97F4A7C15, 1234567, []
     for _ in range(3):
-        outputs.append(mixed(state))
+        outputs.append(splitmix64(state))
         state = (state + golden) % 2**64
     assert outputs == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
@@ -91,8 +91,8 @@ def test_any_integer_is_a_seed(seed: int) -> None:
 def test_bad_settings_are_named() -> None:
     for arguments, message in (
         ({"padding": -1}, "padding must not be negative"),
-        ({"std": (0.0,)}, "std positive"),
-        ({"mean": (0.5, 0.5)}, "equally many"),
+        ({"std": (0.0,)}, "std must be positive"),
+        ({"mean": (0.5, 0.5)}, "the same length"),
     ):
         with pytest.raises(ValueError, match=message):
             Transform(**arguments)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageFile
 
-from dsui.data.decode import ImageError, extensions, header, picture, pixels, square
+from dsui.data.decode import ImageError, central_square, decode_image, extensions, pixels, read_header
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ RED, WHITE = (255, 0, 0), (255, 255, 255)
 
 def seen(path: Path, channels: int = 3) -> Any:
     """The colour or level of the top left pixel."""
-    return picture(path, channels).getpixel((0, 0))
+    return decode_image(path, channels).getpixel((0, 0))
 
 
 @pytest.mark.parametrize("end", [".png", ".tif", ".pgm"])
@@ -32,7 +32,7 @@ def test_16_bit_grey_is_scaled_not_clipped(tmp_path: Path, end: str) -> None:
     path = tmp_path / f"deep{end}"
     values = np.array([[0, 257 * 100, 65535]], dtype=np.uint16)
     Image.fromarray(values).save(path)
-    assert pixels(picture(path, 1))[0].tolist() == [[0, 100, 255]]
+    assert pixels(decode_image(path, 1))[0].tolist() == [[0, 100, 255]]
 
 
 @pytest.mark.parametrize(
@@ -47,14 +47,14 @@ def test_16_bit_grey_is_scaled_not_clipped(tmp_path: Path, end: str) -> None:
 def test_32_bit_values_beyond_the_usual_range_use_their_own(tmp_path: Path, values: Any, levels: list[int]) -> None:
     path = tmp_path / "deep.tif"
     Image.fromarray(values).save(path)
-    assert pixels(picture(path, 1)).reshape(-1).tolist() == levels
+    assert pixels(decode_image(path, 1)).reshape(-1).tolist() == levels
 
 
 def test_pixels_that_are_not_numbers_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "nan.tif"
     Image.fromarray(np.array([[np.nan, 1]], dtype=np.float32)).save(path)
     with pytest.raises(ImageError, match="not numbers"):
-        picture(path, 3)
+        decode_image(path, 3)
 
 
 def test_what_is_transparent_shows_white(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_exif_rotation_is_applied(tmp_path: Path, mode: str) -> None:
     exif[0x0112] = 6  # the camera was turned: rotate by 90 degrees clockwise to see it upright
     path = tmp_path / "turned.png"
     upright.transpose(Image.Transpose.ROTATE_90).save(path, exif=exif)
-    image = picture(path, 3)
+    image = decode_image(path, 3)
     assert image.size == (4, 2)
     assert image.getpixel((0, 0)) == (RED if mode == "RGB" else WHITE)
 
@@ -110,20 +110,22 @@ def test_of_an_animation_the_first_frame_counts(tmp_path: Path, end: str) -> Non
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 40))
 def test_any_image_becomes_a_square_of_the_wanted_size(width: int, height: int, size: int) -> None:
-    assert square(Image.new("RGB", (width, height)), size).size == (size, size)
+    assert central_square(Image.new("RGB", (width, height)), size).size == (size, size)
 
 
 @pytest.mark.parametrize(("width", "height"), [(32, 32), (40, 32), (32, 57)])
 def test_only_the_centre_is_cut_where_the_shorter_side_is_right(width: int, height: int) -> None:
     values = np.random.default_rng(0).integers(0, 256, (height, width), dtype=np.uint8)
     top, left = (height - 32) // 2, (width - 32) // 2
-    assert np.array_equal(pixels(square(Image.fromarray(values), 32))[0], values[top : top + 32, left : left + 32])
+    assert np.array_equal(
+        pixels(central_square(Image.fromarray(values), 32))[0], values[top : top + 32, left : left + 32]
+    )
 
 
 def test_downscaling_averages_instead_of_picking() -> None:
     stripes = np.tile(np.array([0, 255], dtype=np.uint8), (64, 32))
     # Antialiased, stripes of one pixel are grey everywhere; the filter's rim costs less than 40 levels.
-    assert np.abs(pixels(square(Image.fromarray(stripes), 8)).astype(int) - 127).max() < 40
+    assert np.abs(pixels(central_square(Image.fromarray(stripes), 8)).astype(int) - 127).max() < 40
 
 
 def png_header(width: int, height: int) -> bytes:
@@ -136,23 +138,23 @@ def test_a_picture_of_a_billion_pixels_is_refused_by_its_header(tmp_path: Path, 
     path = tmp_path / "bomb.png"
     path.write_bytes(png_header(side, side) + b"\x00\x00\x00\x00IDAT\x35\xaf\x06\x1e")
     with pytest.raises(ImageError, match=r"pixels"):
-        header(path)
+        read_header(path)
 
 
 def test_empty_false_and_truncated_files_are_refused_with_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "x.png"
     path.write_bytes(b"")
     with pytest.raises(ImageError, match="the file is empty"):
-        header(path)
+        read_header(path)
     path.write_text("no image")
-    with pytest.raises(ImageError, match=r"no image although its name ends in \.png"):
-        header(path)
+    with pytest.raises(ImageError, match=r"not an image although its name ends in \.png"):
+        read_header(path)
     stream = io.BytesIO()
     Image.effect_noise((64, 64), 50).save(stream, "PNG")
     path.write_bytes(stream.getvalue()[:1000])
-    assert header(path) == ((64, 64), "L")
+    assert read_header(path) == ((64, 64), "L")
     with pytest.raises(ImageError, match="truncated"):
-        picture(path, 3)
+        decode_image(path, 3)
 
 
 def test_no_external_program_and_no_global_setting_of_pillow_is_used(tmp_path: Path) -> None:
@@ -161,13 +163,13 @@ def test_no_external_program_and_no_global_setting_of_pillow_is_used(tmp_path: P
     assert {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".tga"} <= extensions()
     disguised = tmp_path / "script.png"
     Image.new("RGB", (2, 2)).save(disguised, "EPS")
-    with pytest.raises(ImageError, match="no image"):
-        picture(disguised, 3)
+    with pytest.raises(ImageError, match="not an image"):
+        decode_image(disguised, 3)
     assert settings == (Image.MAX_IMAGE_PIXELS, ImageFile.LOAD_TRUNCATED_IMAGES)
     assert not ImageFile.LOAD_TRUNCATED_IMAGES
 
 
 def test_what_is_no_file_on_a_disk_is_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
-    with pytest.raises(ImageError, match="it is no file on a disk"):
-        picture(tmp_path / "pipe.png", 3)
+    with pytest.raises(ImageError, match="it is not a file on a disk"):
+        decode_image(tmp_path / "pipe.png", 3)

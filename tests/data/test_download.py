@@ -1,13 +1,18 @@
-"""Downloads from a server on this machine that works, breaks off, lies, stalls, ignores ranges or has no file."""
+"""Downloads from a server on this machine that works, breaks off, lies, stalls, ignores ranges or has no file.
+
+Archives are unpacked completely and into their own folder, or not at all.
+"""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import io
+import shutil
 import tarfile
 import threading
 import time
+import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -15,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pytest
 
 from dsui.data.digits import digit_set
-from dsui.data.download import fetch, get
+from dsui.data.download import fetch, get, unpack
 from dsui.data.info import DatasetInfo, RemoteFile
 from dsui.errors import DataError
 from dsui.progress import silent
@@ -106,13 +111,13 @@ def part_of(server: Server, target: Path) -> Path:
     return target.with_name(f"set.gz.127.0.0.1-{server.server_port}.part")
 
 
-def bring(file: RemoteFile, target: Path) -> None:
+def fetch_and_compare(file: RemoteFile, target: Path) -> None:
     fetch(file, target, "cifar10", silent, PATIENCE)
     assert target.read_bytes() == CONTENT
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_a_file_arrives_whole_and_tells_how_far_it_is(server: Server, tmp_path: Path) -> None:
+def test_a_file_arrives_complete_and_progress_is_reported(server: Server, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int | None]] = []
     target = tmp_path / "new" / "set.gz"
     fetch(remote(server, "works"), target, "cifar10", lambda *progress: seen.append(progress))
@@ -122,44 +127,44 @@ def test_a_file_arrives_whole_and_tells_how_far_it_is(server: Server, tmp_path: 
     assert seen == sorted(seen)
 
 
-def test_a_broken_transfer_goes_on_where_it_stopped(server: Server, tmp_path: Path) -> None:
-    bring(remote(server, "breaks"), tmp_path / "set.gz")
+def test_a_broken_transfer_continues_where_it_stopped(server: Server, tmp_path: Path) -> None:
+    fetch_and_compare(remote(server, "breaks"), tmp_path / "set.gz")
     assert server.requests == [("breaks", None), ("breaks", f"bytes={BREAKS_AT}-")]
 
 
-def test_a_transfer_of_an_earlier_day_goes_on(server: Server, tmp_path: Path) -> None:
+def test_a_transfer_of_an_earlier_day_is_continued(server: Server, tmp_path: Path) -> None:
     part_of(server, tmp_path / "set.gz").write_bytes(CONTENT[:5000])
-    bring(remote(server, "works"), tmp_path / "set.gz")
+    fetch_and_compare(remote(server, "works"), tmp_path / "set.gz")
     assert server.requests == [("works", "bytes=5000-")]
 
 
-def test_a_server_without_ranges_begins_anew(server: Server, tmp_path: Path) -> None:
+def test_a_server_without_ranges_starts_from_the_beginning(server: Server, tmp_path: Path) -> None:
     part_of(server, tmp_path / "set.gz").write_bytes(b"old bytes")
-    bring(remote(server, "rangeless"), tmp_path / "set.gz")
+    fetch_and_compare(remote(server, "rangeless"), tmp_path / "set.gz")
 
 
-def test_a_server_that_tells_no_length_is_believed_by_the_checksum(server: Server, tmp_path: Path) -> None:
-    bring(remote(server, "lengthless"), tmp_path / "set.gz")
+def test_without_a_stated_length_the_checksum_decides(server: Server, tmp_path: Path) -> None:
+    fetch_and_compare(remote(server, "lengthless"), tmp_path / "set.gz")
 
 
 def test_a_stalled_server_is_left_at_once(server: Server, tmp_path: Path) -> None:
-    bring(remote(server, "stalls", "works"), tmp_path / "set.gz")
+    fetch_and_compare(remote(server, "stalls", "works"), tmp_path / "set.gz")
     assert [manner for manner, _ in server.requests] == ["stalls", "works"]
 
 
 @pytest.mark.parametrize("held", [CONTENT, CONTENT + b"more"])
-def test_a_part_that_is_whole_or_too_long_is_no_obstacle(server: Server, tmp_path: Path, held: bytes) -> None:
+def test_a_part_that_is_complete_or_too_long_does_no_harm(server: Server, tmp_path: Path, held: bytes) -> None:
     part_of(server, tmp_path / "set.gz").write_bytes(held)
-    bring(remote(server, "works"), tmp_path / "set.gz")
+    fetch_and_compare(remote(server, "works"), tmp_path / "set.gz")
 
 
 @pytest.mark.parametrize("bad", ["absent", "lies", "page", "stalls", "crumbles"])
 @pytest.mark.parametrize("md5", [MD5, None])
-def test_the_next_mirror_steps_in(server: Server, tmp_path: Path, bad: str, md5: str | None) -> None:
-    bring(remote(server, bad, "works", md5=md5), tmp_path / "set.gz")
+def test_the_next_mirror_is_tried_when_one_fails(server: Server, tmp_path: Path, bad: str, md5: str | None) -> None:
+    fetch_and_compare(remote(server, bad, "works", md5=md5), tmp_path / "set.gz")
 
 
-def test_when_all_fail_every_reason_is_told_and_what_to_do_by_hand(server: Server, tmp_path: Path) -> None:
+def test_when_all_mirrors_fail_every_reason_is_named_and_what_to_do_by_hand(server: Server, tmp_path: Path) -> None:
     dead = "http://127.0.0.1:1/set.gz"
     file = remote(server, "absent", "lies", "stalls")
     file = RemoteFile(file.name, (*file.addresses, dead), file.yields, file.begins, md5=file.md5)
@@ -177,7 +182,7 @@ def test_when_all_fail_every_reason_is_told_and_what_to_do_by_hand(server: Serve
     assert not (tmp_path / "set.gz").exists()
 
 
-def test_wrong_bytes_are_told_by_both_checksums(server: Server, tmp_path: Path) -> None:
+def test_wrong_bytes_are_reported_with_both_checksums(server: Server, tmp_path: Path) -> None:
     file = remote(server, "works", md5="0" * 32)
     with pytest.raises(DataError, match=f"its md5 is {MD5}, published is {'0' * 32}"):
         fetch(file, tmp_path / "set.gz", "cifar10", silent)
@@ -193,7 +198,7 @@ def test_an_interruption_leaves_a_part_and_no_file(server: Server, tmp_path: Pat
     with pytest.raises(KeyboardInterrupt):
         fetch(remote(server, "works"), tmp_path / "set.gz", "cifar10", interrupt)
     assert [path.suffix for path in tmp_path.iterdir()] == [".part"]
-    bring(remote(server, "works"), tmp_path / "set.gz")
+    fetch_and_compare(remote(server, "works"), tmp_path / "set.gz")
     assert server.requests[1][1] is not None
 
 
@@ -202,7 +207,7 @@ class FullDisk(io.BytesIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_full_disk_is_told_and_not_blamed_on_the_mirror(
+def test_a_full_disk_is_reported_and_not_blamed_on_the_mirror(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = Path.open
@@ -246,7 +251,7 @@ def test_an_archive_put_there_by_hand_needs_no_network(server: Server, tmp_path:
     assert server.requests == []
 
 
-def test_what_lies_there_is_never_overwritten(server: Server, tmp_path: Path) -> None:
+def test_existing_files_are_never_overwritten(server: Server, tmp_path: Path) -> None:
     entry = archived(server)
     (tmp_path / "set.tar.gz").write_text("something else")
     with pytest.raises(DataError, match=r"set.tar.gz is not the published file.*delete it"):
@@ -254,3 +259,81 @@ def test_what_lies_there_is_never_overwritten(server: Server, tmp_path: Path) ->
     (tmp_path / "set").mkdir()
     with pytest.raises(DataError, match=r"set/images is missing; move .*set away"):
         get(entry, tmp_path, silent)
+
+
+def write_archive(path: Path, *names: str) -> Path:
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as contents:
+            for name in names:
+                contents.writestr(name, "x" * 5000)
+    else:
+        with tarfile.open(path, "w:gz") as tar:
+            for name in names:
+                member = tarfile.TarInfo(name)
+                member.size = 5000
+                tar.addfile(member, io.BytesIO(b"x" * 5000))
+    return path
+
+
+@pytest.fixture(params=["set.zip", "set.tar.gz"])
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    path: Path = tmp_path / "root" / request.param
+    return path
+
+
+def test_an_archive_becomes_a_folder_with_all_its_files(archive: Path) -> None:
+    write_archive(archive, "set/a", "set/b/c")
+    unpack(archive, archive.parent / "set")
+    assert (archive.parent / "set" / "b" / "c").stat().st_size == 5000
+    assert {path.name for path in archive.parent.iterdir()} == {archive.name, "set"}
+
+
+@pytest.mark.parametrize("name", ["../outside", "set/../../outside"])
+def test_an_archive_writes_nothing_outside_its_folder(archive: Path, name: str) -> None:
+    write_archive(archive, "set/a", name)
+    with pytest.raises(DataError, match="outside"):
+        unpack(archive, archive.parent / "set")
+    assert [path.name for path in archive.parent.iterdir()] == [archive.name]
+    assert [path.name for path in archive.parent.parent.iterdir()] == ["root"]
+
+
+def test_an_archive_with_a_link_to_the_outside_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "set.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        link = tarfile.TarInfo("set/link")
+        link.type, link.linkname = tarfile.SYMTYPE, "../../outside"
+        tar.addfile(link)
+    with pytest.raises(DataError, match="damaged"):
+        unpack(path, tmp_path / "set")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("kept", [20, -30])
+def test_a_broken_archive_leaves_nothing(archive: Path, kept: int) -> None:
+    write_archive(archive, "set/a", "set/b")
+    archive.write_bytes(archive.read_bytes()[:kept])
+    with pytest.raises(DataError, match="is damaged"):
+        unpack(archive, archive.parent / "set")
+    assert list(archive.parent.iterdir()) == [archive]
+
+
+def test_a_full_disk_while_unpacking_is_reported_and_leaves_nothing(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write_archive(archive, "set/a")
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    monkeypatch.setattr(tarfile, "copyfileobj", full)
+    with pytest.raises(DataError, match=r"cannot be unpacked \(No space left on device\); make room"):
+        unpack(archive, archive.parent / "set")
+    assert list(archive.parent.iterdir()) == [archive]
+
+
+def test_an_archive_with_another_folder_is_refused(archive: Path) -> None:
+    write_archive(archive, "other/a")
+    with pytest.raises(DataError, match="holds no folder set"):
+        unpack(archive, archive.parent / "set")
+    assert list(archive.parent.iterdir()) == [archive]

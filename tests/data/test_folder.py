@@ -1,20 +1,23 @@
-"""One's own images: both layouts, labels, bad files and reading by index."""
+"""A user's own images: both layouts, the rule that splits them, labels, bad files and reading by index."""
 
 from __future__ import annotations
 
+import hashlib
 import pickle
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
-from dsui.data.folder import folder_set
+from dsui.data.folder import files_for_test, folder_set
 from dsui.errors import DataError
 
-if TYPE_CHECKING:
-    from pathlib import Path
+ROOT = Path("/anywhere")
+NAMES = st.lists(st.text("abcdefgh123", min_size=1, max_size=4), min_size=1, max_size=40, unique=True)
 
 
 def save(path: Path, level: int = 0, size: tuple[int, int] = (40, 36)) -> Path:
@@ -158,7 +161,7 @@ def spoil(own: Path) -> dict[str, str]:
     noise = np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)
     Image.fromarray(noise).save(folder / "short.jpg")
     (folder / "short.jpg").write_bytes((folder / "short.jpg").read_bytes()[:1500])
-    return {"empty.png": "is empty", "false.jpg": "no image", "short.jpg": "runcated"}
+    return {"empty.png": "is empty", "false.jpg": "not an image", "short.jpg": "runcated"}
 
 
 @pytest.mark.parametrize("bad", ["empty.png", "false.jpg", "short.jpg"])
@@ -190,7 +193,7 @@ def test_a_training_class_of_bad_files_alone_stays_an_error(own: Path) -> None:
 
 @pytest.mark.parametrize(("size", "channels"), [(0, 3), (32, 2)])
 def test_impossible_shapes_are_refused(own: Path, size: int, channels: int) -> None:
-    with pytest.raises(DataError, match="cannot be made"):
+    with pytest.raises(DataError, match="are not possible"):
         folder_set(own, "train", size=size, channels=channels)
 
 
@@ -201,3 +204,50 @@ def test_a_class_without_images_in_test_is_absent_there(own: Path) -> None:
     (own / "train" / "cat").mkdir()
     with pytest.raises(DataError, match="cat holds no image; add images or remove the class"):
         folder_set(own, "train")
+
+
+def files_named(names: list[str], root: Path = ROOT) -> list[Path]:
+    return [root / "class" / f"{name}.png" for name in names]
+
+
+def share(file: Path) -> float:
+    """Where the hash of a name lies between 0 and 1."""
+    return int(hashlib.sha256(f"class/{file.name}".encode()).hexdigest()[:16], 16) / 2**64
+
+
+@given(NAMES)
+def test_the_rule_is_the_hash_but_for_the_guarantee(names: list[str]) -> None:
+    chosen, by_hash = files_for_test(files_named(names), ROOT), sorted(files_named(names), key=share)
+    below = {file for file in by_hash if share(file) < 0.2}
+    if len(names) == 1:
+        assert not chosen
+    elif not below:
+        assert chosen == {by_hash[0]}
+    elif len(below) == len(names):
+        assert chosen == set(by_hash[:-1])
+    else:
+        assert chosen == below
+
+
+@given(NAMES, st.text("xyz", min_size=1, max_size=4))
+def test_a_file_more_moves_no_other_but_the_stand_in(names: list[str], added: str) -> None:
+    before, after = files_for_test(files_named(names), ROOT), files_for_test(files_named([*names, added]), ROOT)
+    moved = (before ^ after) - set(files_named([added]))
+    assert len(moved) <= 1
+    below = [file for file in files_named(names) if share(file) < 0.2]
+    if 0 < len(below) < len(names):
+        assert not moved
+
+
+def test_where_the_folder_lies_and_how_it_is_sorted_change_nothing() -> None:
+    names = [str(number) for number in range(30)]
+    here, there = (
+        files_for_test(files_named(names), ROOT),
+        files_for_test(files_named(names[::-1], Path("elsewhere")), Path("elsewhere")),
+    )
+    assert {file.name for file in here} == {file.name for file in there}
+
+
+def test_a_fifth_is_for_test() -> None:
+    count = len(files_for_test(files_named([str(number) for number in range(10_000)]), ROOT))
+    assert abs(count - 2000) < 160  # four deviations of sqrt(10000 / 5 * 4 / 5)

@@ -1,23 +1,20 @@
-"""Foreign images in another set's shape."""
+"""Foreign images: in the shape of another set, and from any folder: which files are used, and what their class is."""
 
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
 
 from dsui.data.dataset import MemorySet, Subset
-from dsui.data.decode import pixels, square
+from dsui.data.decode import central_square, pixels
 from dsui.data.folder import FolderSet, folder_set
-from dsui.data.foreign import as_foreign
+from dsui.data.foreign import as_foreign, foreign_folder
 from dsui.data.splits import class_split, unknown_part
 from dsui.errors import DataError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def random_set(channels: int, height: int, width: int, count: int = 5, name: str = "random") -> MemorySet:
@@ -44,7 +41,7 @@ def test_resizing_agrees_with_pillow_to_one_level(channels: int, height: int, wi
     left, top = (width - edge) // 2, (height - edge) // 2
     for plane, resized in zip(images.images.flatten(0, 1), found.flatten(0, 1), strict=True):
         cropped = Image.fromarray(plane.numpy()).crop((left, top, left + edge, top + edge))
-        expected = torch.from_numpy(pixels(square(cropped, side)))[0]
+        expected = torch.from_numpy(pixels(central_square(cropped, side)))[0]
         assert (resized.int() - expected.int()).abs().max() <= 1  # Pillow rounds between columns and rows
 
 
@@ -112,3 +109,38 @@ def test_own_files_are_decoded_at_the_wanted_size_also_behind_a_class_split(tmp_
 def test_channels_that_are_neither_grey_nor_colour_are_refused() -> None:
     with pytest.raises(DataError, match="random has 2 channels and home has 3; only grey and RGB"):
         as_foreign(random_set(2, 8, 8), random_set(3, 8, 8, name="home"))
+
+
+def save(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (9, 9)).save(path)
+
+
+def test_images_at_any_depth_have_the_name_of_their_folder_as_class(tmp_path: Path) -> None:
+    save(tmp_path / "1.png", tmp_path / "animals" / "dog" / "2.png", tmp_path / "cat" / "3.png")
+    (tmp_path / "notes.txt").touch()
+    images = foreign_folder(tmp_path, 8, 3)
+    assert (images.name, images.shape) == (f"folder:{tmp_path}", (3, 8, 8))
+    named = {file.name: images.classes[label] for file, label in zip(images.files, images.labels, strict=True)}
+    assert named == {"1.png": "any", "2.png": "dog", "3.png": "cat"}
+
+
+def test_of_a_folder_with_test_images_only_these_are_used_and_train_is_not_needed(tmp_path: Path) -> None:
+    save(tmp_path / "test" / "cat" / "1.png", tmp_path / "2.png")
+    assert [file.name for file in foreign_folder(tmp_path, 8, 3).files] == ["1.png"]
+    save(tmp_path / "train" / "dog" / "3.png")
+    images = foreign_folder(tmp_path, 8, 3)
+    assert (images.classes, len(images.files)) == (("cat",), 1)
+
+
+def test_a_folder_that_is_missing_or_holds_no_image_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="gone is missing; foreign images may lie in any folder"):
+        foreign_folder(tmp_path / "gone", 8, 3)
+    with pytest.raises(DataError, match="holds no readable image"):
+        foreign_folder(tmp_path, 8, 3)
+    (tmp_path / "bad.png").touch()
+    with pytest.raises(DataError, match=r"bad\.png cannot be used"):
+        foreign_folder(tmp_path, 8, 3)
+    with pytest.raises(DataError, match="holds no readable image"):
+        foreign_folder(tmp_path, 8, 3, skip_bad=True)

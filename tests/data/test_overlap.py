@@ -68,7 +68,7 @@ def test_wordnet_ids_are_translated_by_the_file_of_tiny_imagenet(tmp_path: Path)
     home, foreign = named_set("lion", "cat", "spider", "fish"), named_set(*WORDS, name="tiny-imagenet")
     warning = overlap_warning(home, foreign, tmp_path)
     assert warning is not None
-    assert "cannot be told, because those of tiny-imagenet are WordNet ids" in warning
+    assert "share classes, because those of tiny-imagenet are WordNet ids" in warning
     assert "tiny-imagenet-200/words.txt" in warning
     assert len(shared_classes(foreign, foreign, tmp_path)) == 4
     (tmp_path / "tiny-imagenet-200").mkdir()

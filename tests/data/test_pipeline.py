@@ -79,7 +79,7 @@ def test_a_bad_file_met_by_a_worker_is_one_sentence_that_names_it(tmp_path: Path
     images = folder_set(tmp_path, "train", size=8)
     broken = tmp_path / "train" / "dog" / "a.png"
     broken.write_bytes(broken.read_bytes()[:2000])
-    with pytest.raises(DataError, match=r"dog/a.png cannot be used .* mend or remove it") as caught:
+    with pytest.raises(DataError, match=r"dog/a.png cannot be used .* repair or remove it") as caught:
         list(StreamedLoader(images, CPU, workers).stream(plain_batches(2, 2)))
     assert "\n" not in str(caught.value)
 

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from dsui.data.dataset import MemorySet
-from dsui.data.pseudo import PSEUDO, blends, gaussian, patches, pseudo_outliers
+from dsui.data.pseudo import blends, gaussian, patches, pseudo_outliers
+from dsui.data.registry import PSEUDO
 from dsui.errors import DataError
 
 

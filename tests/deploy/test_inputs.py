@@ -112,7 +112,7 @@ def test_files_that_are_none_say_why(tmp_path: Path) -> None:
         tmp_path / ("long" * 100): "it cannot be looked at .File name too long",
         tmp_path / "empty.png" / "1.png": "it cannot be looked at .Not a directory",
         tmp_path / "empty.png": "the file is empty",
-        tmp_path / "text.png": "it is no image although its name ends in .png",
+        tmp_path / "text.png": "it is not an image although its name ends in .png",
     }.items():
         with pytest.raises(ImageError, match=reason):
             from_file(path, 3, 16)

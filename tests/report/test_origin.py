@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
-from dsui.data.dataset import ImageSet, chosen
+from dsui.data.dataset import ImageSet, subset
 from dsui.data.folder import folder_set
-from dsui.data.foreign import Reshaped, as_foreign
+from dsui.data.foreign import ReshapedSet, as_foreign
 from dsui.data.noise import noise_set
 from dsui.data.splits import class_split, known_part, unknown_part
 from dsui.report.evidence import SeenImages
@@ -54,13 +54,13 @@ def kinds(pets: Path) -> dict[str, ImageSet]:
     split = class_split("cat,owl", test)
     return {
         "skipped": test,
-        "held out": chosen(train, torch.tensor([0, 3, 7, 13]), "some"),
+        "held out": subset(train, torch.tensor([0, 3, 7, 13]), "some"),
         "known": known_part(test, split),
         "unknown": unknown_part(test, split),
-        "held out of the known": chosen(known_part(train, split), torch.tensor([8, 2]), "some"),
+        "held out of the known": subset(known_part(train, split), torch.tensor([8, 2]), "some"),
         "foreign": as_foreign(test, small),
         "foreign part": as_foreign(known_part(test, split), small_grey),
-        "oblong": Reshaped(chosen(test, torch.tensor([9, 4]), "some"), (3, 4, 8)),
+        "oblong": ReshapedSet(subset(test, torch.tensor([9, 4]), "some"), (3, 4, 8)),
     }
 
 

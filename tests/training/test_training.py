@@ -19,7 +19,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from dsui.cli import app
-from dsui.data.dataset import MemorySet, chosen
+from dsui.data.dataset import MemorySet, subset
 from dsui.data.registry import load
 from dsui.errors import DivergenceError, DsuiError, RunError
 from dsui.runs import checkpoint
@@ -328,7 +328,7 @@ def test_tensorboard_gets_every_epoch_or_its_absence_is_a_sentence(
 def test_a_run_whose_images_have_changed_is_not_resumed(tmp_path: Path) -> None:
     trained(tmp_path, config(epochs=1))
     whole = load("digits", "train")
-    fewer = chosen(whole, torch.arange(len(whole.labels) - 1), whole.name)
+    fewer = subset(whole, torch.arange(len(whole.labels) - 1), whole.name)
     with pytest.raises(DsuiError, match="the images of digits are not those this run was begun with"):
         fit(config(epochs=1), fewer, tmp_path, CPU, World(), SilentReporter(), resume=True)
 

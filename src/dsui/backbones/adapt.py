@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dsui.backbones import Backbone
+from dsui.backbones.backbone import Backbone
 
 LOGITS = "logits"
 

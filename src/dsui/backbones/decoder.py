@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dsui.backbones import SLOPE
+from dsui.backbones.backbone import SLOPE
 
 SIDE = 32
 """Pixels of what is decoded."""

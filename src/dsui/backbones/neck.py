@@ -18,7 +18,7 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from dsui.backbones import SLOPE
+from dsui.backbones.backbone import SLOPE
 from dsui.checks import check_choice
 
 Ending = Literal["linear", "normalized", "activated"]

@@ -11,8 +11,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from dsui.backbones import Backbone
 from dsui.backbones.adapt import adapt
+from dsui.backbones.backbone import Backbone
 
 
 class OwnBackbone(Backbone):

@@ -1,4 +1,8 @@
-"""The backbones by name, as `--backbone` and the configuration of a run spell them."""
+"""The backbones by name, as `--backbone` and the configuration of a run spell them.
+
+A user's own module has a name too, "own:" and the name of its class, such as "own:Net". The configuration of a run
+holds that name, but the name alone cannot build the module: `own_backbone` says which module it stands for.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,21 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from dsui.backbones.resnet import ResNet18
-from dsui.backbones.small import SmallNet
-from dsui.backbones.vgg import VGG16
+from dsui.lazy_registry import LazyRegistry
 from dsui.spelling import unknown_name
 
 if TYPE_CHECKING:
-    from dsui.backbones import Backbone
+    from dsui.backbones.backbone import Backbone
 
-BACKBONES: dict[str, type[Backbone]] = {"small": SmallNet, "resnet18": ResNet18, "vgg16": VGG16}
+BACKBONES: LazyRegistry[type[Backbone]] = LazyRegistry(
+    {
+        "small": "dsui.backbones.small:SmallNet",
+        "resnet18": "dsui.backbones.resnet:ResNet18",
+        "vgg16": "dsui.backbones.vgg:VGG16",
+    }
+)
 OWN = "own:"
-"""Begins the name of a backbone that is no name's but a user's module; see `own_backbone`."""
+"""Begins the name of a user's own module."""
 _own: ContextVar[Backbone | None] = ContextVar("own backbone", default=None)
 
 
@@ -28,11 +36,14 @@ def names() -> tuple[str, ...]:
 
 
 def build(name: str, channels: int = 3, **options: Any) -> Backbone:
-    """A freshly initialised backbone; `options` are its class's own: `width` (small), `released_start` (resnet18)."""
+    """A freshly initialised backbone; `options` are those of its class: `width` (small), `released_start` (resnet18).
+
+    A name "own:CLASS" gives a copy of the module set by `own_backbone`, with that module's weights.
+    """
     if name.startswith(OWN):
         if (own := _own.get()) is None:
             raise ValueError(
-                f"this model stands on a module of its user's own, {name.removeprefix(OWN)}; load it in Python with "
+                f"this model was built on a user's own module, {name.removeprefix(OWN)}; load it in Python with "
                 "such a module: Predictor.load(path, backbone=module)."
             )
         return copy.deepcopy(own)
@@ -42,10 +53,13 @@ def build(name: str, channels: int = 3, **options: Any) -> Backbone:
 
 
 @contextmanager
-def own_backbone(backbone: Backbone, kind: str) -> Iterator[str]:
-    """Within this context, and in this thread, the name it gives builds copies of `backbone`, weights and all."""
+def own_backbone(backbone: Backbone, class_name: str) -> Iterator[str]:
+    """A context in which "own:CLASS_NAME" builds copies of `backbone`, weights included; it gives that name.
+
+    It holds in this thread only, so that two threads can work on modules of their own.
+    """
     token = _own.set(backbone)
     try:
-        yield f"{OWN}{kind}"
+        yield f"{OWN}{class_name}"
     finally:
         _own.reset(token)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from dsui.backbones import SLOPE, Backbone, convolution
+from dsui.backbones.backbone import SLOPE, Backbone, convolution
 
 STAGES = (64, 128, 256, 512)
 
 
 class ResNet18(Backbone):
-    """[B, channels, H, W] -> [B, 512] features, initialised as `dsui.backbones` says.
+    """[B, channels, H, W] -> [B, 512] features, initialised as `dsui.backbones.backbone` says.
 
     `released_start` initialises as the authors' public code does: 3x3 convolutions with the gain of a plain
     ReLU, std = sqrt(2 / fan out), and 1x1 shortcuts at PyTorch's default, because their names escape its rule.

@@ -10,13 +10,13 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dsui.backbones import SLOPE, Backbone, convolution
+from dsui.backbones.backbone import SLOPE, Backbone, convolution
 
 LARGEST_SIDE = 8
 
 
 class SmallNet(Backbone):
-    """[B, channels, H, W] -> [B, 4 * width] features, initialised as `dsui.backbones` says."""
+    """[B, channels, H, W] -> [B, 4 * width] features, initialised as `dsui.backbones.backbone` says."""
 
     def __init__(self, channels: int = 1, width: int = 32) -> None:
         super().__init__()

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from dsui.backbones import SLOPE, Backbone, convolution
+from dsui.backbones.backbone import SLOPE, Backbone, convolution
 
 GROUPS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 SMALLEST_SIDE = 2 ** len(GROUPS)
 
 
 class VGG16(Backbone):
-    """[B, channels, H, W] -> [B, 512] features, H and W at least 32; initialised as `dsui.backbones` says."""
+    """[B, channels, H, W] -> [B, 512] features, H and W at least 32; initialised as `dsui.backbones.backbone` says."""
 
     out_features = GROUPS[-1][-1]
 

@@ -166,8 +166,7 @@ def _shown(rows: list[ResultRow], scores: str, asked: list[str]) -> list[ResultR
 
 def _foreign(chosen_sets: list[str] | None, sources: ImageSources, root: Path | None) -> list[str]:
     """One that cannot be had is found before any work is done."""
-    from dsui.data.pseudo import PSEUDO
-    from dsui.data.registry import check_present
+    from dsui.data.registry import PSEUDO, check_present
 
     found = list(sources.foreign_names()) if chosen_sets is None else chosen_sets
     for name in found:

@@ -1,7 +1,7 @@
-"""The names a user can type, read from where they are written down without importing what they name.
+"""The names a user can type, for help texts, for completion by a shell and to check what was typed.
 
-PyTorch takes longer to import than a shell's completion may last, so a registry is read as text: the keys of its
-mapping, or the strings of its tuple.
+PyTorch takes seconds to import, which a shell's completion cannot wait for. So nothing here imports it: the registries
+hold names and import what they name later.
 """
 
 from __future__ import annotations
@@ -11,86 +11,89 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import resources
 
+from dsui.backbones import registry as backbone_registry
+from dsui.data.registry import DATASETS, PSEUDO
+from dsui.detectors import registry as detector_registry
+from dsui.methods import registry as method_registry
+from dsui.report.columns import METRICS, SCORES
+
 
 def data() -> tuple[str, ...]:
-    return _written("data/registry.py", "DATASETS")
+    return tuple(DATASETS)
 
 
 def foreign() -> tuple[str, ...]:
-    """Data sets, and images made from the run's own."""
-    return (*data(), *_written("data/pseudo.py", "PSEUDO"))
+    """Data sets, and foreign images made from the run's own."""
+    return (*DATASETS, *PSEUDO)
 
 
 def methods() -> tuple[str, ...]:
-    return _written("methods/registry.py", "METHODS")
+    return method_registry.names()
 
 
 def backbones() -> tuple[str, ...]:
-    return _written("backbones/registry.py", "BACKBONES")
+    return backbone_registry.names()
 
 
 def detectors() -> tuple[str, ...]:
-    return _written("detectors/registry.py", "DETECTORS")
+    return detector_registry.names()
 
 
 def tasks() -> tuple[str, ...]:
-    return _written("evaluation/tasks.py", "TASKS")
+    return _strings("evaluation/tasks.py", "TASKS")
 
 
 def metrics() -> tuple[str, ...]:
-    return _written("report/columns.py", "METRICS")
+    return tuple(METRICS)
 
 
 def scores() -> tuple[str, ...]:
-    """Those that most runs have; methods and detectors add their own."""
-    common = (*_written("report/columns.py", "SCORES"), *_written("scores.py", "SECONDARY"))
-    return tuple(dict.fromkeys((*common, "uncertainty")))
+    """The scores that most runs have; methods and detectors add their own."""
+    return tuple(dict.fromkeys((*SCORES, *_strings("scores.py", "SECONDARY"), "uncertainty")))
 
 
 def recipes() -> tuple[str, ...]:
-    return _files("runs/recipes")
+    return _yaml_files("runs/recipes")
 
 
 def grids() -> tuple[str, ...]:
-    return _files("experiments/grids")
+    return _yaml_files("experiments/grids")
 
 
 def settings() -> tuple[str, ...]:
-    """What --set may change, as it is typed: `epochs=`."""
+    """The settings that --set can change, as they are typed: `epochs=`."""
     import yaml
 
-    written = yaml.safe_load((resources.files("dsui") / "runs/recipes/paper.yaml").read_text(encoding="utf-8"))
-    return tuple(f"{key}=" for key in written)
+    recipe = yaml.safe_load((resources.files("dsui") / "runs/recipes/paper.yaml").read_text(encoding="utf-8"))
+    return tuple(f"{key}=" for key in recipe)
 
 
 def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """What typer asks for the words that may stand where `incomplete` stands; after a comma comes the next."""
+    """A function that tells typer how a word can be completed; after a comma the next name begins."""
 
-    def completed(incomplete: str) -> list[str]:
+    def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
         return [f"{before}{comma}{name}" for name in names() if name.startswith(last) and name not in before.split(",")]
 
-    return completed
+    return complete
 
 
 @cache
-def _written(file: str, name: str) -> tuple[str, ...]:
-    """The strings that `name` is made of at the top of a file of dsui."""
+def _strings(file: str, name: str) -> tuple[str, ...]:
+    """The strings in the tuple, or the keys of the dictionary, that a file of dsui assigns to `name`.
+
+    The file is parsed, not imported, because it imports PyTorch.
+    """
     for statement in ast.parse((resources.files("dsui") / file).read_text(encoding="utf-8")).body:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
-                break
-            case ast.AnnAssign(target=ast.Name(id=found), value=value) if found == name:
-                break
-    else:
-        raise LookupError(f"{file} assigns no {name}")
-    match value:
-        case ast.Dict(keys=parts) | ast.Tuple(elts=parts):
-            return tuple(ast.literal_eval(part) for part in parts if part is not None)
-    raise LookupError(f"{name} in {file} is neither a mapping nor a tuple")
+            case ast.Assign(targets=[ast.Name(id=found)], value=ast.Tuple(elts=parts)) if found == name:
+                return tuple(ast.literal_eval(part) for part in parts)
+            case ast.AnnAssign(target=ast.Name(id=found), value=ast.Dict(keys=parts)) if found == name:
+                return tuple(ast.literal_eval(part) for part in parts if part is not None)
+    raise LookupError(f"{file} assigns neither a tuple nor a dictionary to {name}")
 
 
 @cache
-def _files(folder: str) -> tuple[str, ...]:
+def _yaml_files(folder: str) -> tuple[str, ...]:
     files = (resources.files("dsui") / folder).iterdir()
     return tuple(sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml")))

@@ -1,7 +1,7 @@
 """Random crop, flip and normalisation of a whole batch on its own device.
 
-Where an image is cropped and whether it is flipped is a hash of (seed, epoch, sample index) and of nothing else:
-the order of execution, resuming, the batch and the number of processes change nothing.
+A hash of (seed, epoch, sample index) alone decides where an image is cropped and whether it is flipped: the order of
+execution, resuming, the batch and the number of processes change nothing.
 
     augmented = (crop(pad(x)) or its mirror image) / 255, then (. - mean) / std        x: 8-bit pixels
 
@@ -23,10 +23,10 @@ FIELD_BITS = 20
 
 
 class Transform(nn.Module):
-    """8-bit images [B, C, H, W] to network inputs, float32 unless the module is made another type.
+    """8-bit images [B, C, H, W] to network inputs, float32 unless the module is converted to another type.
 
-    `mean` and `std` are per channel, or one number for all, of pixels in [0, 1]; the default maps them to [-1, 1].
-    `padding` is the most a crop is shifted by in each direction. A module only so that its constants follow a device.
+    `mean` and `std` are per channel, or one number for all, for pixels in [0, 1]; the default maps them to [-1, 1].
+    `padding` is the largest shift of a crop in each direction. It is a module so that `to` moves its constants too.
     """
 
     scale: Tensor
@@ -44,7 +44,9 @@ class Transform(nn.Module):
         if padding < 0:
             raise ValueError(f"padding must not be negative, got {padding}.")
         if len(mean) != len(std) or not all(value > 0 for value in std):
-            raise ValueError(f"mean {list(mean)} and std {list(std)} must be equally many, and std positive.")
+            raise ValueError(
+                f"mean {list(mean)} and std {list(std)} must have the same length, and std must be positive."
+            )
         self.padding, self.flip, self.seed = padding, flip, seed
         deviation = torch.tensor(std, dtype=torch.float64).view(-1, 1, 1)
         centre = torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1)
@@ -52,19 +54,19 @@ class Transform(nn.Module):
         self.register_buffer("shift", (-centre / deviation).float(), persistent=False)
 
     def plain(self, images: Tensor) -> Tensor:
-        """Normalised and nothing else, for evaluation."""
+        """Only normalised, for evaluation."""
         return images.to(self.scale.dtype).mul_(self.scale).add_(self.shift)
 
     def augmented(self, images: Tensor, indices: Tensor, epoch: int | Tensor) -> Tensor:
-        """Cropped, flipped and normalised; `indices` [B] are the samples' places in their data set.
+        """Cropped, flipped and normalised; `indices` [B] are the positions of the samples in their data set.
 
-        An epoch given as a tensor stays on its device, so that the whole is one graph of device operations.
+        An epoch given as a tensor stays on its device, so that everything can be captured as one graph.
         """
         down, right, mirrored = draws(self.seed, indices, epoch, self.padding)
         height, width = images.shape[2:]
         padded = F.pad(images, (self.padding,) * 4)[:, None]
         if self.flip:
-            # Cropping the mirror image at the mirrored place is cropping first and mirroring then, in one copy less.
+            # To crop the mirror image at the mirrored place equals cropping and then mirroring, and saves a copy.
             padded = torch.cat([padded, padded.flip(4)], 1)
             right = torch.where(mirrored.bool(), 2 * self.padding - right, right)
         windows = padded.unfold(3, height, 1).unfold(4, width, 1)
@@ -73,25 +75,25 @@ class Transform(nn.Module):
 
 
 def draws(seed: int, indices: Tensor, epoch: int | Tensor, padding: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For each sample the crop's place down and to the right, 0 to 2 `padding`, and 1 where it is mirrored, else 0."""
+    """For each sample, the crop's offset down and to the right, 0 to 2 `padding`, and 1 if it is mirrored, else 0."""
     epoch = torch.as_tensor(epoch, dtype=torch.int64, device=indices.device)
-    bits = _mix(_mix(epoch ^ _signed(mixed(seed))) ^ indices)
+    bits = _splitmix64(_splitmix64(epoch ^ _signed(splitmix64(seed))) ^ indices)
     field = (1 << FIELD_BITS) - 1
     down, right = (bits >> 1) & field, (bits >> (1 + FIELD_BITS)) & field
     places = 2 * padding + 1
     return down % places, right % places, bits & 1
 
 
-def mixed(value: int) -> int:
-    """splitmix64 of a Python integer, in 0 .. 2^64 - 1."""
+def splitmix64(value: int) -> int:
+    """The hash of a Python integer, in 0 .. 2^64 - 1."""
     value = (value + GOLDEN) & MASK
     value = ((value ^ (value >> 30)) * FIRST) & MASK
     value = ((value ^ (value >> 27)) * SECOND) & MASK
     return value ^ (value >> 31)
 
 
-def _mix(values: Tensor) -> Tensor:
-    """splitmix64 of int64 tensors, whose sums and products wrap around as unsigned ones do."""
+def _splitmix64(values: Tensor) -> Tensor:
+    """`splitmix64` of int64 tensors, whose sums and products wrap around as unsigned ones do."""
     values = values + _signed(GOLDEN)
     values = (values ^ _unsigned_shift(values, 30)) * _signed(FIRST)
     values = (values ^ _unsigned_shift(values, 27)) * _signed(SECOND)

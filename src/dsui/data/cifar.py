@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dsui.data.dataset import MemorySet
-from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged, missing
+from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged_file, missing_file
 from dsui.data.unpickle import ByteArray, unpickle
 from dsui.errors import DataError
 
@@ -46,7 +46,7 @@ def _load(name: str, folder: Path, files: Sequence[str], labels: bytes, names: t
     meta_file, names_key = names
     texts = _dictionary(folder / meta_file, name).get(names_key)
     if not isinstance(texts, list) or not all(isinstance(text, bytes) and text.isascii() for text in texts):
-        raise damaged(folder / meta_file, f"it holds no list of `{names_key.decode()}`", name)
+        raise damaged_file(folder / meta_file, f"it holds no list of `{names_key.decode()}`", name)
     classes = tuple(text.decode() for text in texts)
     parts = [_batch(folder / file, labels, len(classes), name) for file in files]
     return MemorySet(
@@ -58,26 +58,26 @@ def _batch(path: Path, labels_key: bytes, classes: int, name: str) -> tuple[Tens
     content = _dictionary(path, name)
     data, labels = content.get(b"data"), content.get(labels_key)
     if not isinstance(data, ByteArray) or data.values.ndim != 2 or data.values.shape[1] != PIXELS:
-        raise damaged(path, f"`data` is not uint8 [n, {PIXELS}]", name)
+        raise damaged_file(path, f"`data` is not uint8 [n, {PIXELS}]", name)
     pixels = data.values
     if not isinstance(labels, list) or len(labels) != len(pixels):
-        raise damaged(path, f"`{labels_key.decode()}` is not a list of {len(pixels)} labels", name)
+        raise damaged_file(path, f"`{labels_key.decode()}` is not a list of {len(pixels)} labels", name)
     if not all(isinstance(label, int) and 0 <= label < classes for label in labels):
-        raise damaged(path, f"a label lies outside 0..{classes - 1}", name)
+        raise damaged_file(path, f"a label lies outside 0..{classes - 1}", name)
     return torch.from_numpy(pixels).view(-1, *SHAPE), torch.tensor(labels, dtype=torch.int64)
 
 
 def _dictionary(path: Path, name: str) -> dict[bytes, object]:
     if not path.is_file():
-        raise missing(path, name)
+        raise missing_file(path, name)
     try:
         content = unpickle(path)
     except DataError:
         raise
     except Exception as error:  # a broken pickle fails in as many ways as there are opcodes
-        raise damaged(path, f"it cannot be unpickled ({error})", name) from error
+        raise damaged_file(path, f"it cannot be unpickled ({error})", name) from error
     if not isinstance(content, dict):
-        raise damaged(path, "it holds no dictionary", name)
+        raise damaged_file(path, "it holds no dictionary", name)
     return content
 
 

@@ -1,4 +1,4 @@
-"""What every data set is to the rest of dsui: labelled 8-bit images of one shape, read by index."""
+"""The interface of every data set: labelled 8-bit images of one shape, read by index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class ImageSet(Protocol):
-    """Labelled images of one shape. `read` is all a pipeline needs; where the pixels lie is the set's own matter."""
+    """Labelled images of one shape. A pipeline needs `read` alone, so pixels may lie in memory or on disk."""
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class MemorySet:
 
 @dataclass(frozen=True, eq=False)
 class Subset:
-    """The images `indices` of another set, read through it, under labels and class names of their own."""
+    """The images `indices` of another data set, read through it, with their own labels and class names."""
 
     images: ImageSet
     indices: Tensor
@@ -79,14 +79,14 @@ class Subset:
         return self.images.read(self.indices[indices])
 
 
-def chosen(
+def subset(
     images: ImageSet,
     indices: Tensor,
     name: str,
     classes: tuple[str, ...] | None = None,
     labels: Tensor | None = None,
 ) -> ImageSet:
-    """The images `indices` of a set as one of their own, with its class names and labels unless others are given."""
+    """The images `indices` of a data set, with their class names and labels unless others are given."""
     classes = images.classes if classes is None else classes
     labels = images.labels[indices] if labels is None else labels
     if isinstance(images, MemorySet):

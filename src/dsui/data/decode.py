@@ -1,9 +1,8 @@
 """One image file as 8-bit pixels, as a person sees it.
 
-Of an animation the first frame; turned as its EXIF data say; what is transparent shows white; CMYK and palettes become
-RGB. Grey deeper than 8 bits is scaled, never clipped: integers from 0..65535 and floats from 0..1, or from the image's
-own smallest and largest value where these lie outside. `square` cuts out the central square and resizes it bilinearly
-with antialiasing, which is the shorter side resized and the centre cropped.
+The first frame of an animation is used. The image is turned as its EXIF data say, transparent parts become white, CMYK
+and palettes become RGB. Grey deeper than 8 bits is scaled, never clipped: integers from 0..65535 and floats from 0..1,
+or from the image's own smallest and largest value where these lie outside.
 """
 
 from __future__ import annotations
@@ -26,15 +25,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-LARGEST_IMAGE = 89_478_485  # pixels; where Pillow begins to warn, a quarter of a gibibyte in RGB
-# Pillow only recognises the first five, and hands EPS to an external program.
+LARGEST_IMAGE = 89_478_485
+"""Pixels; where Pillow begins to warn, a quarter of a gibibyte in RGB."""
 UNREADABLE = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF", "EPS"}
+"""Pillow recognises the first five but cannot decode them, and it runs an external program for EPS."""
 COMMON = {"JPEG", "PNG"}
 BLOCK = 256
+"""Files that one thread reads in a row."""
 
 
 class ImageError(Exception):
-    """Why a file cannot be used as an image; whoever knows the file and the remedy makes the sentence."""
+    """Why a file cannot be used as an image; the caller, who knows the file and the remedy, completes the sentence."""
 
 
 def extensions() -> frozenset[str]:
@@ -44,20 +45,20 @@ def extensions() -> frozenset[str]:
 
 @cache
 def _formats() -> tuple[str, ...]:
-    """The common ones first: Pillow tries them in this order on every file."""
+    """The formats that can be read, common ones first: Pillow tries them in this order on every file."""
     Image.init()
     return tuple(sorted(Image.OPEN.keys() - UNREADABLE, key=lambda kind: (kind not in COMMON, kind)))
 
 
 class Header(NamedTuple):
-    """(width, height) and Pillow's mode, such as L for grey, as stored."""
+    """The stored (width, height), and Pillow's mode, such as L for grey."""
 
     size: tuple[int, int]
     mode: str
 
 
-def header(path: Path) -> Header:
-    """What a file says of its image, none of which is decoded. Not for use in threads: it filters warnings."""
+def read_header(path: Path) -> Header:
+    """The header of an image file; nothing is decoded. Not for use in threads, because it filters warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # _open refuses such images
         try:
@@ -67,7 +68,7 @@ def header(path: Path) -> Header:
             raise _explained(error, path) from error
 
 
-def picture(path: Path, channels: int) -> Image.Image:
+def decode_image(path: Path, channels: int) -> Image.Image:
     """The decoded image in mode L (1 channel) or RGB (3)."""
     try:
         with _open(path) as image:
@@ -77,7 +78,7 @@ def picture(path: Path, channels: int) -> Image.Image:
 
 
 def as_seen(image: Image.Image, channels: int) -> Image.Image:
-    """Upright, opaque and of 8 bits, in mode L (1 channel) or RGB (3)."""
+    """The image upright, opaque and with 8 bits, in mode L (1 channel) or RGB (3)."""
     turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
     upright = ImageOps.exif_transpose(image) if turned else image
     if upright.mode in {"I", "F"} or upright.mode.startswith("I;16"):
@@ -90,7 +91,8 @@ def as_seen(image: Image.Image, channels: int) -> Image.Image:
     return colour if channels == 3 else colour.convert("L")
 
 
-def square(image: Image.Image, size: int) -> Image.Image:
+def central_square(image: Image.Image, size: int) -> Image.Image:
+    """The central square, resized bilinearly with antialiasing: the shorter side resized and the centre cropped."""
     width, height = image.size
     side = min(width, height)
     left, top = (width - side) // 2, (height - side) // 2
@@ -111,8 +113,8 @@ def read_all(
 ) -> Tensor:
     """uint8 [N, *shape]: `read` of every file, in as many threads as there are processors.
 
-    Pillow decodes without holding Python's lock. Files of a few kilobytes spend their time with the lock held, and are
-    read faster by one thread than by several.
+    Pillow decodes without holding Python's global lock. Files of a few kilobytes spend their time with the lock held,
+    so that one thread reads them faster than several do.
     """
     images = np.empty((len(files), *shape), dtype=np.uint8)
 
@@ -127,10 +129,10 @@ def read_all(
 
 
 def _open(path: Path) -> Image.Image:
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise ImageError("it is no file on a disk")
-    if found.st_size == 0:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ImageError("it is not a file on a disk")
+    if status.st_size == 0:
         raise ImageError("the file is empty")
     image = Image.open(path, formats=_formats())
     width, height = image.size
@@ -144,7 +146,7 @@ def _explained(error: Exception, path: Path) -> ImageError:
     if isinstance(error, ImageError):
         return error
     if isinstance(error, UnidentifiedImageError):
-        return ImageError(f"it is no image although its name ends in {path.suffix}")
+        return ImageError(f"it is not an image although its name ends in {path.suffix}")
     return ImageError(f"{type(error).__name__}: {error}")
 
 

@@ -1,7 +1,8 @@
 """The 1,797 handwritten digits of 8x8 pixels that scikit-learn carries (UCI optical recognition, test part).
 
-As a data set of two splits, always the same: "digits" has 100 random digits of every class to train with and the other
-797 to test with, "digits-256" has 256 of those 1,000 and the other 1,541: so few that there are errors to find.
+There are two data sets, whose splits are always the same. "digits" has 100 random digits of every class for training
+and the other 797 for test. "digits-256" trains on 256 of those 1,000 and tests on the other 1,541: with so few training
+images there are errors to find.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ With pixels x in [0, 1], n = (x - mean) / std as the model takes them, and the l
     space="normalised"   n' = n + eps sign(grad_n loss),  not clipped
 
 std is positive, so both gradients have the same signs, and up to clipping eps of pixels is eps / std of n. A pixel
-whose gradient is exactly 0 stays, which happens to images a model is sure of beyond its number format: attack in
-float32, not in half precision.
+whose gradient is exactly 0 does not change. This happens where the model is so sure that its number format cannot
+express it: attack in float32, not in half precision.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def fgsm(
 
     `images` are uint8 [B, C, H, W] and `labels` the true int64 [B]; `mean` and `std` have a value for each channel, or
     one for all. `log_probabilities` maps normalised images [B, C, H, W] to ln p [B, classes]; for a method that samples
-    it returns `mean_log_probabilities`. It must be in evaluation mode: batch norm by batch statistics would let images
+    it returns `mean_log_probabilities`. It must be in evaluation mode: batch norm with batch statistics lets images
     change each other's gradients. It is called once, so it draws from the random generators as one prediction does;
-    nothing else here does. No parameter's `.grad` is touched, and no_grad or inference mode around the call is no harm.
+    nothing else here does. No parameter's `.grad` changes, and the call works under no_grad and inference mode too.
     """
     check_choice("space", space, ("pixel", "normalised"))
     if not 0 <= epsilon < math.inf:
@@ -67,7 +67,7 @@ def mean_log_probabilities(sample_logits: Tensor) -> Tensor:
 
 
 def _loss_gradient(log_probabilities: Callable[[Tensor], Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
-    """Of the sum over images, so that an image's gradient does not depend on how many it is attacked with."""
+    """The gradient of the sum over images, so that an image's gradient does not depend on the others in its batch."""
     predicted = log_probabilities(inputs)
     if predicted.ndim != 2 or len(predicted) != len(inputs):
         raise ValueError(

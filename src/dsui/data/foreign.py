@@ -1,8 +1,13 @@
-"""Any data set as foreign images for any other.
+"""Foreign images: any data set in the shape of the classifier's own images, and any folder of images.
 
 A foreign image takes the shape of the classifier's own images: the centre is cut to their proportions (a square for
 square images), resized bilinearly with antialiasing and rounded to 8 bits; grey becomes RGB by repetition, RGB becomes
-grey as 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601). Whoever feeds the model normalises it like an image of its own.
+grey as 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601). It is then normalised like an own image, by the code that calls the
+model.
+
+A folder, `--foreign folder:PATH`, may hold its images at any depth and in any order. If PATH/test is a folder, only its
+images are used, otherwise all below PATH. The class of an image is the name of the folder that directly holds it, which
+is all that a warning about shared classes can know; an image directly in PATH has the class "any".
 """
 
 from __future__ import annotations
@@ -15,33 +20,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dsui.data.dataset import ImageSet, Subset
-from dsui.data.folder import FolderSet, image_files, missing_folder, sift
+from dsui.data.folder import FolderSet, image_files, readable_files
+from dsui.data.info import missing_folder
 from dsui.errors import DataError
 
-ANY = "any"
-
-
-def foreign_folder(path: Path, size: int, channels: int, skip_bad: bool = False) -> FolderSet:
-    """The images, of `size` x `size` pixels; `skip_bad` as in `folder.folder_set`."""
-    top = path / "test" if (path / "test").is_dir() else path
-    if not top.is_dir():
-        raise missing_folder(top, "foreign images may lie in any folder, at any depth")
-    files, skipped = sift(list(image_files([top])), channels, skip_bad)
-    if not files:
-        raise DataError(f"{top} holds no readable image; name a folder with foreign images in it or below.")
-    names = [ANY if file.parent == top else file.parent.name for file in files]
-    classes = tuple(sorted(set(names)))
-    labels = torch.tensor([classes.index(name) for name in names], dtype=torch.int64)
-    return FolderSet(f"folder:{path}", classes, labels, tuple(files), size, channels, tuple(skipped))
-
-
 LUMA = (0.299, 0.587, 0.114)
-BLOCK = 1024  # images converted at once: bounds the float32 copies that a large read would need
+ANY = "any"
+"""The class of an image directly in the folder that the user named."""
+BLOCK = 1024
+"""Images converted at once, which bounds the float32 copies that a large read would need."""
 
 
 @dataclass(frozen=True, eq=False)
-class Reshaped:
-    """A set whose images are brought to `shape` when they are read."""
+class ReshapedSet:
+    """A data set whose images are brought to `shape` when they are read."""
 
     images: ImageSet
     shape: tuple[int, int, int]
@@ -63,7 +55,7 @@ class Reshaped:
 
 
 def as_foreign(images: ImageSet, like: ImageSet) -> ImageSet:
-    """`images` in the shape of `like`; own files are decoded at that size instead of being resized twice."""
+    """`images` in the shape of `like`; files of a folder are decoded at that size instead of being resized twice."""
     channels, height, width = like.shape
     if images.shape == like.shape:
         return images
@@ -76,7 +68,21 @@ def as_foreign(images: ImageSet, like: ImageSet) -> ImageSet:
         return replace(images, images=as_foreign(images.images, like))
     if isinstance(images, FolderSet) and height == width:
         return replace(images, size=height, channels=channels)
-    return Reshaped(images, like.shape)
+    return ReshapedSet(images, like.shape)
+
+
+def foreign_folder(path: Path, size: int, channels: int, skip_bad: bool = False) -> FolderSet:
+    """The images of a folder, of `size` x `size` pixels; `skip_bad` as in `dsui.data.folder.folder_set`."""
+    top = path / "test" if (path / "test").is_dir() else path
+    if not top.is_dir():
+        raise missing_folder(top, "foreign images may lie in any folder, at any depth")
+    files, skipped = readable_files(list(image_files([top])), channels, skip_bad)
+    if not files:
+        raise DataError(f"{top} holds no readable image; name a folder with foreign images in it or below.")
+    names = [ANY if file.parent == top else file.parent.name for file in files]
+    classes = tuple(sorted(set(names)))
+    labels = torch.tensor([classes.index(name) for name in names], dtype=torch.int64)
+    return FolderSet(f"folder:{path}", classes, labels, tuple(files), size, channels, tuple(skipped))
 
 
 def _reshape(images: Tensor, shape: tuple[int, int, int]) -> Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from dsui.data.dataset import MemorySet
-from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged, missing
+from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged_file, missing_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,11 +45,11 @@ def _load(name: str, classes: tuple[str, ...], root: Path, split: str) -> Memory
     labels_file = _find(root, f"{PREFIX[split]}-labels-idx1-ubyte", name)
     images, labels = read_idx(images_file, 3, name), read_idx(labels_file, 1, name)
     if images.shape[1:] != (SIDE, SIDE):
-        raise damaged(images_file, f"its images are {images.shape[1]}x{images.shape[2]}, not {SIDE}x{SIDE}", name)
+        raise damaged_file(images_file, f"its images are {images.shape[1]}x{images.shape[2]}, not {SIDE}x{SIDE}", name)
     if len(labels) != len(images):
-        raise damaged(labels_file, f"it holds {len(labels)} labels for {len(images)} images", name)
+        raise damaged_file(labels_file, f"it holds {len(labels)} labels for {len(images)} images", name)
     if (labels >= len(classes)).any():
-        raise damaged(labels_file, f"a label lies outside 0..{len(classes) - 1}", name)
+        raise damaged_file(labels_file, f"a label lies outside 0..{len(classes) - 1}", name)
     pixels = torch.from_numpy(images).unsqueeze(1)
     return MemorySet(name, classes, pixels, torch.from_numpy(labels.astype(np.int64)))
 
@@ -59,7 +59,7 @@ def _find(root: Path, file: str, name: str) -> Path:
     for path in candidates:
         if path.is_file():
             return path
-    raise missing(candidates[1], name)
+    raise missing_file(candidates[1], name)
 
 
 def read_idx(path: Path, dimensions: int, name: str) -> NDArray[np.uint8]:
@@ -72,10 +72,10 @@ def read_idx(path: Path, dimensions: int, name: str) -> NDArray[np.uint8]:
             expected = math.prod(shape)
             values = stream.read(expected + 1)
     except Exception as error:  # gzip, zlib, struct and a header that asks for more memory than there is
-        raise damaged(path, f"it cannot be read as idx ({error})", name) from error
+        raise damaged_file(path, f"it cannot be read as idx ({error})", name) from error
     if len(values) != expected:
         found = f"only {len(values)}" if len(values) < expected else "more"
-        raise damaged(path, f"its header announces {expected} bytes and {found} follow", name)
+        raise damaged_file(path, f"its header announces {expected} bytes and {found} follow", name)
     return np.frombuffer(bytearray(values), dtype=np.uint8).reshape(shape)
 
 

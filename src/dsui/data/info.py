@@ -1,7 +1,7 @@
-"""What is known of a published data set: how to read it, what it must contain, where it comes from.
+"""The facts about a published data set: how to read it, what it must contain, where it comes from.
 
-The loader's file of each data set states these facts once; `registry` lists them, `check` compares a local copy with
-them and `download` fetches what they name.
+The file of each data set states these facts once. `registry` lists them, `check` compares a local copy with them, and
+`download` downloads the files they name.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Split:
-    """The official number of images and the mean of each channel, pixels in [0, 1].
+    """The official number of images and the mean of each channel, with pixels in [0, 1].
 
-    `traces`: glob patterns below the root; a match of any of them means that the split is there, perhaps incomplete.
+    `traces`: glob patterns below the root; a match of any of them means that the split exists, perhaps incomplete.
     """
 
     images: int
@@ -32,10 +32,11 @@ class Split:
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """One file to download: official address first, then mirrors.
+    """One file to download; the first address is the official one, the others are mirrors.
 
-    `yields`: paths below the root that exist once the file is in place. `unpacks_to`: the one folder an archive holds.
-    `md5`: only where the publisher states it. `begins`: the format's first bytes, which tell a file from an error page.
+    `yields`: paths below the root that exist once the file is in place. `begins`: the first bytes of the file format,
+    which distinguish the file from an error page. `unpacks_to`: the one folder that an archive holds. `md5`: only where
+    the publisher states it.
     """
 
     name: str
@@ -48,7 +49,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """One data set. `load(root, split)` reads it; `folder` is where below the root its downloads go."""
+    """One data set. `load(root, split)` reads a split; downloads go to `folder` below the root."""
 
     name: str
     load: Callable[[Path, str], MemorySet]
@@ -61,7 +62,7 @@ class DatasetInfo:
     files: tuple[RemoteFile, ...] = ()
 
     def present(self, root: Path) -> tuple[str, ...]:
-        """The splits of which something lies below `root`; a set inside a package is always there."""
+        """The splits of which at least one file lies below `root`; all of them for a data set inside a package."""
         return tuple(
             name
             for name, split in self.splits.items()
@@ -69,9 +70,15 @@ class DatasetInfo:
         )
 
 
-def missing(path: Path, name: str) -> DataError:
+def missing_file(path: Path, name: str) -> DataError:
     return DataError(f"{path} is missing; run `dsui data get {name}`, or name the folder that holds it with --root.")
 
 
-def damaged(path: Path, why: str, name: str) -> DataError:
+def damaged_file(path: Path, why: str, name: str) -> DataError:
     return DataError(f"{path} is damaged: {why}; delete it and run `dsui data get {name}` again.")
+
+
+def missing_folder(folder: Path, advice: str) -> DataError:
+    """For a folder that a user named; a relative path is shown with the folder it was looked for in."""
+    where = "" if folder.is_absolute() else f" below {folder.cwd()}"
+    return DataError(f"{folder} {'is not a folder' if folder.exists() else f'is missing{where}'}; {advice}.")

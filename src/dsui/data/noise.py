@@ -22,7 +22,7 @@ def uniform_noise(count: int, shape: tuple[int, int, int], seed: int) -> Tensor:
 def noise_set(like: ImageSet, count: int = 10_000, seed: int = 0) -> MemorySet:
     """Noise as a data set of one class in the shape of `like`: 8-bit pixels, each of 0..255 equally likely.
 
-    The paper's noise test takes 10,000 such images (Xie et al., DS-UI, Table 4), normalised like the data set's own.
+    The paper's noise test uses 10,000 such images (Xie et al., DS-UI, Table 4), normalised like the data set's own.
     """
     check_at_least("count", count, 1)
     generator = torch.Generator().manual_seed(seed)

@@ -24,12 +24,12 @@ PAIRS_NAMED = 5
 
 
 def shared_classes(home: ImageSet, foreign: ImageSet, root: Path | None = None) -> tuple[tuple[str, str], ...]:
-    """Pairs (home class, foreign class) that name the same thing, or one a kind of the other.
+    """Pairs (home class, foreign class) in which both names mean the same thing, or one a kind of the other.
 
-    Words count without case and plural s. Of two names one must be the other or end with it, as "pickup_truck" ends
-    with "truck"; what only begins with it ("spider web") is something else. Where a name lists synonyms, as WordNet's
-    do, any may be equal, but only the first two may end so: "mountain lion" is a cougar's fourth name. WordNet ids are
-    looked up in Tiny ImageNet's words.txt below `root`, the cache unless given.
+    Case and the plural s do not count. One name must equal the other or end with it, as "pickup_truck" ends with
+    "truck"; a name that only begins with the other ("spider web") means something else. Where a name lists synonyms, as
+    WordNet's do, any two may be equal, but only the first two may end with the other: "mountain lion" is the fourth
+    name of a cougar. WordNet ids are looked up in Tiny ImageNet's words.txt below `root`, by default `default_root()`.
     """
     home_names, foreign_names = (_readable(images, root or default_root()) for images in (home, foreign))
     foreign_synonyms = [_synonyms(name) for name in foreign_names]
@@ -42,12 +42,12 @@ def shared_classes(home: ImageSet, foreign: ImageSet, root: Path | None = None) 
 
 
 def overlap_warning(home: ImageSet, foreign: ImageSet, root: Path | None = None) -> str | None:
-    """One sentence if the two sets share classes, or if that cannot be told because words.txt is not there."""
+    """One sentence if the two sets share classes, or if that is unknown because words.txt is missing."""
     root = root or default_root()
     coded = [images.name for images in (home, foreign) if any(map(WORDNET_ID.fullmatch, _readable(images, root)))]
     if len(coded) == 1:
         return (
-            f"Whether {home.name} and {foreign.name} share classes cannot be told, because those of {coded[0]} are "
+            f"It is unknown whether {home.name} and {foreign.name} share classes, because those of {coded[0]} are "
             f"WordNet ids that {root / WORDS_FILE} does not translate; put Tiny ImageNet's words.txt there."
         )
     if not (pairs := shared_classes(home, foreign, root)):
@@ -70,7 +70,7 @@ def _readable(images: ImageSet, root: Path) -> tuple[str, ...]:
 
 
 def _synonyms(name: str) -> list[tuple[str, ...]]:
-    """["tabby", "tabby cat"] of "tabby, tabby cats", each as words; of stop words alone, nothing."""
+    """["tabby", "tabby cat"] of "tabby, tabby cats", each as its words; a synonym of stop words alone is left out."""
     listed = [re.findall(r"[^\W_]+", synonym) for synonym in re.split(r"[,/]", name.casefold())]
     return [tuple(map(_singular, words)) for words in listed if not STOP_WORDS.issuperset(words)]
 
@@ -85,7 +85,7 @@ def _same_thing(ours: list[tuple[str, ...]], theirs: list[tuple[str, ...]]) -> b
 
 
 def _kind_of(special: tuple[str, ...], general: tuple[str, ...]) -> bool:
-    """Whether the one name ends with the other; numbers must be equal instead, as "house 5" is no kind of "5"."""
+    """Whether `special` ends with `general`; not so for numbers, because "house 5" is not a kind of "5"."""
     return special[-len(general) :] == general and not all(word.isdecimal() for word in general)
 
 

@@ -41,7 +41,7 @@ def _patches(photos: list[Tensor], count: int, side: int, seed: int) -> Tensor:
         crop = int(rng.integers(SMALLEST_CROP, LARGEST_CROP + 1))
         top, left = (int(rng.integers(extent - crop + 1)) for extent in photo.shape[1:])
         patch = photo[:, top : top + crop, left : left + crop]
-        # Channel by channel: for several, torch wakes its threads, which on a busy machine takes longer than the work.
+        # Channel by channel: for several, torch wakes its threads, which takes longer than the work on a busy machine.
         patches.append(torch.cat([F.adaptive_avg_pool2d(channel[None], side) for channel in patch]))
     return torch.stack(patches)
 

@@ -1,8 +1,8 @@
 """Batches of 8-bit images on the training device.
 
-A set that fits into memory lies on the device as one tensor, and a batch is a gather. A larger one streams from disk
-through worker processes and pinned buffers. Both give the same batches for the same indices; augmentation
-(`dsui.data.augment`) comes after and is the training step's own.
+A set that fits into memory lies on the device as one tensor, and a batch is a gather. A larger set streams from disk
+through worker processes and pinned buffers. Both give the same batches for the same indices. Augmentation
+(`dsui.data.augment`) comes later and is part of the training step.
 
     loader = open_loader(images, device)
     for batch in loader.stream(epoch_batches(len(images.labels), 256, seed, epoch)):
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from dsui.checks import check_at_least
-from dsui.data.augment import mixed
+from dsui.data.augment import splitmix64
 from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.folder import FolderSet
 from dsui.errors import DataError
@@ -38,27 +38,27 @@ class Batch(NamedTuple):
 
 
 class Loader(Protocol):
-    """Where batches come from."""
+    """A source of batches."""
 
     def stream(self, order: Iterable[Tensor]) -> Iterator[Batch]:
-        """One batch for each tensor of indices, in that order. One stream of a source at a time."""
+        """One batch for each tensor of indices, in that order. A loader can serve one stream at a time."""
         ...
 
 
 def epoch_batches(
     samples: int, batch: int, seed: int, epoch: int, start: int = 0, rank: int = 0, world: int = 1
 ) -> Iterator[Tensor]:
-    """An epoch's shuffled indices in full batches, from step `start` on; what is left over waits for another epoch.
+    """An epoch's shuffled indices in full batches, from step `start` on; the remaining samples are left out.
 
-    `batch` is the global batch; each of `world` processes gets its equal part of it, so that together they see
-    what one process would.
+    `batch` is the global batch; each of `world` processes gets an equal part of it, so that together they see
+    what one process would see.
     """
     check_at_least("batch", batch, 1)
     if batch % world:
         raise ValueError(f"a batch of {batch} cannot be shared equally by {world} processes; choose a multiple.")
     if samples < batch:
         raise ValueError(f"{samples} samples do not fill a batch of {batch}; choose a smaller batch.")
-    generator = torch.Generator().manual_seed(mixed(mixed(seed) ^ epoch) >> 1)
+    generator = torch.Generator().manual_seed(splitmix64(splitmix64(seed) ^ epoch) >> 1)
     order = torch.randperm(samples, generator=generator)
     part = batch // world
     for step in range(start, samples // batch):
@@ -89,7 +89,7 @@ class ResidentLoader:
 
 
 class StreamedLoader:
-    """Images decoded by worker processes ahead of use; the workers live as long as the source."""
+    """Images decoded by worker processes ahead of use; the workers live as long as the loader."""
 
     def __init__(self, images: ImageSet, device: torch.device, workers: int) -> None:
         self.device = device
@@ -117,7 +117,7 @@ def open_loader(
 ) -> ResidentLoader | StreamedLoader:
     """Resident if the pixels fit into `memory_budget` bytes, by default half of the device's free memory.
 
-    `workers` (by default one per processor) read from disk otherwise.
+    Otherwise `workers` processes, by default one per processor, read from disk.
     """
     if len(images.labels) == 0:
         raise DataError(f"{images.name} holds no image; add some or choose another data set.")
@@ -129,7 +129,7 @@ def open_loader(
 
 
 class _Order:
-    """The sampler of a `StreamedLoader`: the order of the stream at hand."""
+    """The sampler of a `StreamedLoader`: the order of the current stream."""
 
     batches: Iterable[Tensor] = ()
 
@@ -138,7 +138,7 @@ class _Order:
 
 
 class _Reader(Dataset["Batch | DataError"]):
-    """Reads whole batches. An error travels home as a value, because a worker's own would come with its traceback."""
+    """Reads whole batches. An error is returned as a value, because raised in a worker it would bring a traceback."""
 
     def __init__(self, images: ImageSet) -> None:
         self.images = images

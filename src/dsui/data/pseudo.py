@@ -16,11 +16,15 @@ from torch import Tensor
 
 from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.pipeline import plain_batches
+from dsui.data.registry import PSEUDO
 from dsui.errors import DataError
 
 GRID = 4
 DEVIATION = 0.25
 BLOCK = 4096
+
+PseudoOutliers = Callable[[Tensor, Tensor, torch.Generator], Tensor]
+"""8-bit images [N, C, H, W], labels [N] and a generator to 8-bit images [N, C, H, W]."""
 
 
 def blends(images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
@@ -28,7 +32,7 @@ def blends(images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor
     order = labels.argsort(stable=True)
     counts = torch.bincount(labels)
     starts = counts.cumsum(0) - counts
-    # Places behind one's own class, counted round the sorted images, are those of the others.
+    # The places after an image's own class, counted in a circle round the sorted images, are those of the others.
     others = len(labels) - counts[labels]
     if bool((others == 0).any()):
         raise DataError("blends need images of two classes or more.")
@@ -60,15 +64,8 @@ def gaussian(images: Tensor, labels: Tensor, generator: torch.Generator) -> Tens
     return (noise.clamp(0, 1) * 255).round().to(torch.uint8)
 
 
-PSEUDO: dict[str, Callable[[Tensor, Tensor, torch.Generator], Tensor]] = {
-    "blends": blends,
-    "patches": patches,
-    "gaussian": gaussian,
-}
-
-
 def pseudo_outliers(kind: str, images: ImageSet, seed: int = 0) -> MemorySet:
-    """As a data set of one class, in memory."""
+    """One foreign image for every one of `images`, as a data set of one class, in memory; `kind` is in `PSEUDO`."""
     pixels = torch.cat([images.read(block) for block in plain_batches(len(images.labels), BLOCK)])
-    made = PSEUDO[kind](pixels, images.labels, torch.Generator().manual_seed(seed))
-    return MemorySet(kind, (kind,), made, torch.zeros(len(made), dtype=torch.int64))
+    pseudo = PSEUDO[kind](pixels, images.labels, torch.Generator().manual_seed(seed))
+    return MemorySet(kind, (kind,), pseudo, torch.zeros(len(pseudo), dtype=torch.int64))

@@ -1,4 +1,4 @@
-"""Every data set by its name; adding one is its file, its test and a line here."""
+"""The data sets by name, as `--data` spells them; adding one is its file, its test and a line here."""
 
 from __future__ import annotations
 
@@ -6,41 +6,48 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from dsui.data.cifar import CIFAR10, CIFAR100
-from dsui.data.digits import DIGITS, DIGITS_256
-from dsui.data.folder import folder_set, missing_folder
-from dsui.data.idx import FASHION_MNIST, MNIST
-from dsui.data.photos import PHOTOS
-from dsui.data.svhn import SVHN
-from dsui.data.tiny_imagenet import TINY_IMAGENET
+from dsui.data.info import missing_folder
 from dsui.errors import DataError
+from dsui.lazy_registry import LazyRegistry
 from dsui.spelling import nearest
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
     from dsui.data.info import DatasetInfo
+    from dsui.data.pseudo import PseudoOutliers
 
-DATASETS: dict[str, DatasetInfo] = {
-    "digits": DIGITS,
-    "digits-256": DIGITS_256,
-    "photos": PHOTOS,
-    "cifar10": CIFAR10,
-    "cifar100": CIFAR100,
-    "svhn": SVHN,
-    "tiny-imagenet": TINY_IMAGENET,
-    "mnist": MNIST,
-    "fashion-mnist": FASHION_MNIST,
-}
+DATASETS: LazyRegistry[DatasetInfo] = LazyRegistry(
+    {
+        "digits": "dsui.data.digits:DIGITS",
+        "digits-256": "dsui.data.digits:DIGITS_256",
+        "photos": "dsui.data.photos:PHOTOS",
+        "cifar10": "dsui.data.cifar:CIFAR10",
+        "cifar100": "dsui.data.cifar:CIFAR100",
+        "svhn": "dsui.data.svhn:SVHN",
+        "tiny-imagenet": "dsui.data.tiny_imagenet:TINY_IMAGENET",
+        "mnist": "dsui.data.idx:MNIST",
+        "fashion-mnist": "dsui.data.idx:FASHION_MNIST",
+    }
+)
+PSEUDO: LazyRegistry[PseudoOutliers] = LazyRegistry(
+    {
+        "blends": "dsui.data.pseudo:blends",
+        "patches": "dsui.data.pseudo:patches",
+        "gaussian": "dsui.data.pseudo:gaussian",
+    }
+)
+"""Foreign images made from a run's own; see `dsui.data.pseudo`."""
 FOLDER = "folder:"
+"""Begins the name of a user's own images, as in folder:photos."""
 FOLDER_SHAPE = (3, 32, 32)
-"""Of its images, unless told otherwise."""
+"""The default (channels, height, width) of a folder's images."""
 ARRAYS = "arrays"
-"""What runs on arrays from Python call their data."""
+"""The name of the data in runs on arrays from Python."""
 SPLITS = ("train", "test")
 
 
 class FolderOptions(TypedDict, total=False):
-    """What may be chosen for one's own images; see `folder.folder_set`."""
+    """How a user's own images are read; see `dsui.data.folder.folder_set`."""
 
     size: int
     channels: int
@@ -52,6 +59,8 @@ def load(name: str, split: str, root: Path | None = None, **options: Unpack[Fold
     if name.startswith(FOLDER):
         if split not in SPLITS:
             raise DataError(f"{name} has no split {split!r}; choose train or test.")
+        from dsui.data.folder import folder_set  # PyTorch, which names alone do not need
+
         return folder_set(folder_path(name), split, **options)
     entry = dataset_info(name)
     if options:
@@ -75,7 +84,7 @@ def dataset_info(name: str) -> DatasetInfo:
 
 
 def or_folder(name: str) -> str:
-    """More advice for a published set that will not do, where a folder of the same name may have been meant."""
+    """Advice to add where the name of a data set does not work and a folder of that name exists."""
     return f", or {FOLDER}{name} for the folder of that name" if Path(name).is_dir() else ""
 
 

@@ -1,13 +1,13 @@
 """Class splits for open-set tests: some classes of a data set are known, the images of all others are foreign.
 
-By name, for the data sets their authors used them on:
+These have names, for the data sets on which their authors used them:
 
     neal-0 .. neal-4   6 known classes of 10 (Neal et al., ECCV 2018), for cifar10, svhn and mnist; stated as the four
                        unknown classes, so the known ones are in ascending order
     arpl-0 .. arpl-4   6 of 10 for cifar10 and svhn, 20 of 200 for tiny-imagenet (Chen et al., ARPL, TPAMI 2021;
                        "splits_2020" of Vaze et al., ICLR 2022); stated as the known classes, in this order
 
-arpl-0 and arpl-1 hold the same classes in another order, for cifar10 as for svhn, so arpl is four splits there.
+For cifar10 and for svhn, arpl-0 and arpl-1 hold the same classes in another order, so arpl is four splits there.
 Any other split is a list of its known classes, by number ("0,2,5") or by name ("cat,dog").
 """
 
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from dsui.data.dataset import ImageSet
-from dsui.data.dataset import chosen as chosen_images
+from dsui.data.dataset import ImageSet, subset
 from dsui.errors import DataError
 from dsui.spelling import nearest
 
@@ -43,7 +42,7 @@ ARPL_KNOWN = {
 
 @dataclass(frozen=True)
 class ClassSplit:
-    """Labels of the whole data set; the i-th known class is label i of the classifier."""
+    """Known and unknown classes, as labels of the whole data set; the i-th known class is label i of the classifier."""
 
     name: str
     known: tuple[int, ...]
@@ -51,15 +50,15 @@ class ClassSplit:
 
 
 def class_split(spec: str, images: ImageSet) -> ClassSplit:
-    """A named split of this data set, or the list of known classes that `spec` spells out."""
+    """The split of this data set that `spec` names, or whose known classes it lists."""
     named = _known_by_name(images.name)
     name = spec.strip()
-    known = named[name] if name in named else _listed(name, images, tuple(named))
+    known = named[name] if name in named else _listed_labels(name, images, tuple(named))
     if len(set(known)) < len(known):
         raise DataError(f"The class split {spec!r} names a class twice; name every known class once.")
     count = len(images.classes)
     if max(known) >= count:
-        raise DataError(f"{name} is no split of the {count} classes that {images.name} has here; list known classes.")
+        raise DataError(f"{name} does not fit the {count} classes that {images.name} has here; list known classes.")
     if not 2 <= len(known) < count:
         raise DataError(f"The class split {spec!r} knows {len(known)} of {count} classes; choose 2 to {count - 1}.")
     return ClassSplit(name if name in named else ",".join(map(str, known)), known, _others(known, count))
@@ -85,26 +84,26 @@ def _others(labels: Sequence[int], count: int) -> tuple[int, ...]:
     return tuple(label for label in range(count) if label not in labels)
 
 
-def _listed(spec: str, images: ImageSet, named: tuple[str, ...]) -> tuple[int, ...]:
-    """Class names go before numbers: a folder's classes may be called 1, 2 and 3."""
+def _listed_labels(spec: str, images: ImageSet, named: tuple[str, ...]) -> tuple[int, ...]:
+    """The labels of the classes that `spec` lists; names come before numbers, since a class may be called 1."""
     items = [item.strip() for item in spec.split(",")]
     by_name = {name: label for label, name in enumerate(images.classes)}
     by_number = {str(label): label for label in by_name.values()}
     labels = by_name if all(item in by_name for item in items) else by_name | by_number
-    if not (strange := [item for item in items if item not in labels]):
+    if not (unknown := [item for item in items if item not in labels]):
         return tuple(labels[item] for item in items)
     candidates, kind = ([*named, *by_name], "class split") if len(items) == 1 else ([*by_name], "class")
-    if suggestion := nearest(strange[0], candidates):
-        raise DataError(f"{images.name} has no {kind} {strange[0]!r}; did you mean {suggestion}?")
+    if suggestion := nearest(unknown[0], candidates):
+        raise DataError(f"{images.name} has no {kind} {unknown[0]!r}; did you mean {suggestion}?")
     choices = [*named, f"known classes by name or by number 0 to {len(by_name) - 1}, as in 0,2,5"]
-    raise DataError(f"{images.name} has no {kind} {strange[0]!r}; choose {' or '.join(choices)}.")
+    raise DataError(f"{images.name} has no {kind} {unknown[0]!r}; choose {' or '.join(choices)}.")
 
 
 def _part(images: ImageSet, split: ClassSplit, chosen: tuple[int, ...], part: str) -> ImageSet:
     count = len(split.known) + len(split.unknown)
     if count != len(images.classes):
         raise DataError(
-            f"The class split {split.name} is one of {count} classes and {images.name} has {len(images.classes)}; "
+            f"The class split {split.name} has {count} classes and {images.name} has {len(images.classes)}; "
             "make the split for this data set."
         )
     new_label = torch.full((count,), -1)
@@ -112,4 +111,4 @@ def _part(images: ImageSet, split: ClassSplit, chosen: tuple[int, ...], part: st
     labels = new_label[images.labels]
     indices = (labels >= 0).nonzero().flatten()
     name, classes = f"{images.name}:{split.name}:{part}", tuple(images.classes[label] for label in chosen)
-    return chosen_images(images, indices, name, classes, labels[indices])
+    return subset(images, indices, name, classes, labels[indices])

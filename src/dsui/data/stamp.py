@@ -1,4 +1,4 @@
-"""Whether a data set's files are still the same, told without reading them: their names, sizes and times of change."""
+"""A stamp that shows whether a data set's files have changed, from names, sizes and times, without reading them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from dsui.data.registry import FOLDER, dataset_info, default_root, folder_path
 
 
 def stamp(name: str, split: str, root: Path | None = None) -> str:
-    """Sixteen hexadecimal digits that change when a file of the split is added, removed or written anew.
+    """Sixteen hexadecimal digits that change when a file of the split is added, removed or written again.
 
-    A set that comes inside a package has one stamp for ever. Content that is replaced without a new time or size goes
-    unnoticed.
+    The stamp of a data set inside a package never changes. New content with the old size and time is not noticed.
     """
     digest = hashlib.sha256(os.fsencode(f"{name}\n{split}\n"))
     for path in sorted(_files(name, split, root or default_root())):
@@ -23,30 +22,30 @@ def stamp(name: str, split: str, root: Path | None = None) -> str:
 
 
 def _facts(path: str) -> tuple[int, int] | None:
-    """Size and time of change; None of a link that leads nowhere."""
+    """Size and time of the last change; None for a link that leads nowhere."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def _files(name: str, split: str, root: Path) -> Iterator[str]:
     if name.startswith(FOLDER):
         path = folder_path(name)
-        yield from _below(path / split if (path / split).is_dir() else path)  # of one not split by its user, all files
+        yield from _below(path / split if (path / split).is_dir() else path)  # without train and test, all files
         return
-    entry = dataset_info(name)
-    if entry.files and split in entry.splits:
-        for trace in entry.splits[split].traces:
+    dataset = dataset_info(name)
+    if dataset.files and split in dataset.splits:
+        for trace in dataset.splits[split].traces:
             for found in root.glob(trace):
                 yield from _below(found)
 
 
 def _below(path: Path) -> Iterator[str]:
-    """All files, through links to folders too, since data sets are read through them.
+    """All files, also those behind links to folders, because data sets are read through such links.
 
-    A folder met a second time, perhaps in a circle of links, counts by its own name alone.
+    A folder that is met a second time, perhaps in a circle of links, counts by its name alone.
     """
     if path.is_file():
         yield str(path.absolute())

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from dsui.data.dataset import MemorySet
-from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged, missing
+from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged_file, missing_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,18 +27,18 @@ def svhn(root: Path, split: str) -> MemorySet:
 
     path = root / f"{split}_32x32.mat"
     if not path.is_file():
-        raise missing(path, NAME)
+        raise missing_file(path, NAME)
     try:
         content = loadmat(path, variable_names=("X", "y"))
         pixels, labels = content["X"], content["y"].reshape(-1)
     except Exception as error:  # scipy fails on a broken file in as many ways as it has fields
-        raise damaged(path, f"it cannot be read as a MATLAB 5 file with X and y ({error})", NAME) from error
+        raise damaged_file(path, f"it cannot be read as a MATLAB 5 file with X and y ({error})", NAME) from error
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[:3] != (SIDE, SIDE, 3):
-        raise damaged(path, f"X is {pixels.dtype} {list(pixels.shape)}, not uint8 [32, 32, 3, n]", NAME)
+        raise damaged_file(path, f"X is {pixels.dtype} {list(pixels.shape)}, not uint8 [32, 32, 3, n]", NAME)
     if len(labels) != pixels.shape[3]:
-        raise damaged(path, f"it holds {pixels.shape[3]} images and {len(labels)} labels", NAME)
+        raise damaged_file(path, f"it holds {pixels.shape[3]} images and {len(labels)} labels", NAME)
     if not np.isin(labels, range(1, 11)).all():
-        raise damaged(path, "a label lies outside 1..10", NAME)
+        raise damaged_file(path, "a label lies outside 1..10", NAME)
     images = torch.from_numpy(np.ascontiguousarray(pixels.transpose(3, 2, 0, 1)))
     return MemorySet(NAME, CLASSES, images, torch.from_numpy(labels.astype(np.int64) % 10))
 

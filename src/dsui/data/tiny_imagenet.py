@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from dsui.data.dataset import MemorySet
-from dsui.data.decode import ImageError, picture, pixels, read_all
-from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged, missing
+from dsui.data.decode import ImageError, decode_image, pixels, read_all
+from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged_file, missing_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ SHAPE = (3, SIDE, SIDE)
 
 
 def tiny_imagenet(root: Path, split: str) -> MemorySet:
-    """Grey photographs, of which there are some, become RGB."""
+    """The images of a split; the few grey photographs become RGB."""
     folder = root / FOLDER
     classes = tuple(sorted(_lines(folder / "wnids.txt")))
     listed = _train_files(folder / "train", classes) if split == "train" else _val_files(folder / "val", classes)
@@ -44,7 +44,7 @@ def _train_files(folder: Path, classes: tuple[str, ...]) -> list[tuple[Path, int
     for label, name in enumerate(classes):
         files = sorted((folder / name / "images").glob("*.JPEG"))
         if not files:
-            raise missing(folder / name / "images" / "*.JPEG", NAME)
+            raise missing_file(folder / name / "images" / "*.JPEG", NAME)
         listed += [(file, label) for file in files]
     return listed
 
@@ -56,32 +56,32 @@ def _val_files(folder: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]
     for line in _lines(annotations):
         file, name, *_ = [*line.split("\t"), ""]
         if name not in label_of:
-            raise damaged(annotations, f"the line {line!r} names no class of wnids.txt", NAME)
+            raise damaged_file(annotations, f"the line {line!r} names no class of wnids.txt", NAME)
         listed.append((folder / "images" / file, label_of[name]))
     return listed
 
 
 def _lines(path: Path) -> list[str]:
     if not path.is_file():
-        raise missing(path, NAME)
+        raise missing_file(path, NAME)
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise damaged(path, "it is no text", NAME) from error
+        raise damaged_file(path, "it is not text", NAME) from error
     if not (filled := [line.strip() for line in lines if line.strip()]):
-        raise damaged(path, "it is empty", NAME)
+        raise damaged_file(path, "it is empty", NAME)
     return filled
 
 
 def _read(file: Path) -> NDArray[np.uint8]:
     try:
-        image = picture(file, channels=3)
+        image = decode_image(file, channels=3)
     except ImageError as error:
         if not file.is_file():
-            raise missing(file, NAME) from error
-        raise damaged(file, str(error), NAME) from error
+            raise missing_file(file, NAME) from error
+        raise damaged_file(file, str(error), NAME) from error
     if image.size != (SIDE, SIDE):
-        raise damaged(file, f"it is {image.width}x{image.height} pixels, not {SIDE}x{SIDE}", NAME)
+        raise damaged_file(file, f"it is {image.width}x{image.height} pixels, not {SIDE}x{SIDE}", NAME)
     return pixels(image)
 
 

@@ -1,8 +1,8 @@
-"""Read a pickle of plain values and byte arrays without running what a pickle may ask for.
+"""Read a pickle of plain values and byte arrays without running the code that a pickle can ask for.
 
-The CIFAR files are pickles, and a pickle can call any function it names. Here every name it may use stands for a
-harmless one below; any other name is refused. Python's own unpickler in Python is used, because the one in C reserves
-as much memory as a forged file asks for.
+The CIFAR files are pickles, and a pickle can call any function that it names. Here every allowed name stands for a
+harmless function below; any other name is refused. This uses the unpickler written in Python, because the one in C
+reserves as much memory as a forged file asks for.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _empty_bytes() -> bytes:
 ALLOWED = {
     ("numpy.core.multiarray", "_reconstruct"): ByteArray,
     ("numpy._core.multiarray", "_reconstruct"): ByteArray,
-    ("numpy", "ndarray"): None,  # only ever an argument of the former
+    ("numpy", "ndarray"): None,  # only an argument of the former
     ("numpy", "dtype"): _ByteType,
     ("_codecs", "encode"): _latin1,
     ("__builtin__", "bytes"): _empty_bytes,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from dsui.data.decode import ImageError, as_seen, picture, pixels, square
+from dsui.data.decode import ImageError, as_seen, central_square, decode_image, pixels
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -63,7 +63,7 @@ def from_any(image: Any, channels: int, size: int) -> NDArray[np.uint8]:
     if isinstance(image, str | Path):
         return from_file(Path(image), channels, size)
     if isinstance(image, Image.Image):
-        return pixels(square(as_seen(image, channels), size))
+        return pixels(central_square(as_seen(image, channels), size))
     if not isinstance(image, np.ndarray | Tensor):
         raise ValueError(f"an image is {type(image).__name__}; give files, Pillow images, arrays or tensors.")
     one = from_arrays(image[None], channels)
@@ -81,7 +81,7 @@ def from_file(path: Path, channels: int, size: int) -> NDArray[np.uint8]:
         raise ImageError(f"it cannot be looked at ({error.strerror})") from error
     if stat.S_ISDIR(found.st_mode):
         raise ImageError("it is a folder; name the files in it")
-    return pixels(square(picture(path, channels), size))
+    return pixels(central_square(decode_image(path, channels), size))
 
 
 def check_size(images: Tensor, size: int) -> None:

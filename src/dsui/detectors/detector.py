@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dsui.checks import check_labels
+from dsui.detectors.registry import names, obstacle
 from dsui.errors import DsuiError
 from dsui.outputs import Outputs
 
@@ -146,6 +147,5 @@ def _check_classes(train: Outputs, who: str) -> None:
 
 
 def _instead(outputs: Outputs) -> str:
-    from dsui.detectors.registry import names, obstacle
-
+    """The advice to use the detectors that these outputs suffice for."""
     return f"use {', '.join(name for name in names() if obstacle(name, outputs) is None)} instead"

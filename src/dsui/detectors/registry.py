@@ -1,46 +1,35 @@
-"""The post-hoc detectors by name; ODIN is not among them, for it needs the network and not its outputs."""
+"""The post-hoc detectors by name; ODIN is not among them, because it needs the network and not its outputs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dsui.detectors.ash import ASH
-from dsui.detectors.detector import Detector
-from dsui.detectors.em_mixture import EMMixture
-from dsui.detectors.energy import Energy
-from dsui.detectors.gda import GDA
-from dsui.detectors.gen import GEN
-from dsui.detectors.kl_matching import KLMatching
-from dsui.detectors.knn import KNN
-from dsui.detectors.mahalanobis import Mahalanobis
-from dsui.detectors.max_logit import MaxLogit
-from dsui.detectors.openmax import OpenMax
-from dsui.detectors.react import ReAct
-from dsui.detectors.relative_mahalanobis import RelativeMahalanobis
-from dsui.detectors.she import SHE
-from dsui.detectors.vim import ViM
 from dsui.errors import DsuiError
+from dsui.lazy_registry import LazyRegistry
 from dsui.spelling import unknown_name
 
 if TYPE_CHECKING:
+    from dsui.detectors.detector import Detector
     from dsui.outputs import Outputs
 
-DETECTORS: dict[str, type[Detector]] = {
-    "energy": Energy,
-    "max-logit": MaxLogit,
-    "gen": GEN,
-    "kl-matching": KLMatching,
-    "knn": KNN,
-    "react": ReAct,
-    "ash": ASH,
-    "vim": ViM,
-    "she": SHE,
-    "mahalanobis": Mahalanobis,
-    "relative-mahalanobis": RelativeMahalanobis,
-    "gda": GDA,
-    "em-mixture": EMMixture,
-    "openmax": OpenMax,
-}
+DETECTORS: LazyRegistry[type[Detector]] = LazyRegistry(
+    {
+        "energy": "dsui.detectors.energy:Energy",
+        "max-logit": "dsui.detectors.max_logit:MaxLogit",
+        "gen": "dsui.detectors.gen:GEN",
+        "kl-matching": "dsui.detectors.kl_matching:KLMatching",
+        "knn": "dsui.detectors.knn:KNN",
+        "react": "dsui.detectors.react:ReAct",
+        "ash": "dsui.detectors.ash:ASH",
+        "vim": "dsui.detectors.vim:ViM",
+        "she": "dsui.detectors.she:SHE",
+        "mahalanobis": "dsui.detectors.mahalanobis:Mahalanobis",
+        "relative-mahalanobis": "dsui.detectors.relative_mahalanobis:RelativeMahalanobis",
+        "gda": "dsui.detectors.gda:GDA",
+        "em-mixture": "dsui.detectors.em_mixture:EMMixture",
+        "openmax": "dsui.detectors.openmax:OpenMax",
+    }
+)
 
 
 def names() -> tuple[str, ...]:
@@ -56,12 +45,12 @@ def build(name: str) -> Detector:
 
 
 def obstacle(name: str, train: Outputs) -> str | None:
-    """What keeps a detector from using these outputs, None where nothing does."""
-    kind = DETECTORS[name]
-    if kind.needs_labels and train.labels is None:
+    """What keeps a detector from using these outputs; None where nothing does."""
+    detector = DETECTORS[name]
+    if detector.needs_labels and train.labels is None:
         return "no labels"
-    if kind.needs_weight and train.weight is None:
+    if detector.needs_weight and train.weight is None:
         return "no linear last layer"
-    if kind.needs_scale and train.samples is not None:
+    if detector.needs_scale and train.samples is not None:
         return "log-probabilities for logits, which all have the same energy"
     return None

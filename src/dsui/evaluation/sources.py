@@ -13,11 +13,12 @@ from torch import Tensor
 
 from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.fgsm import fgsm
-from dsui.data.folder import FolderSet, missing_folder
+from dsui.data.folder import FolderSet
 from dsui.data.foreign import as_foreign, foreign_folder
+from dsui.data.info import missing_folder
 from dsui.data.noise import noise_set
-from dsui.data.pseudo import PSEUDO, pseudo_outliers
-from dsui.data.registry import DATASETS, FOLDER, default_root, folder_path, load
+from dsui.data.pseudo import pseudo_outliers
+from dsui.data.registry import DATASETS, FOLDER, PSEUDO, default_root, folder_path, load
 from dsui.data.splits import class_split, unknown_part
 from dsui.data.stamp import stamp
 from dsui.errors import DataError, DsuiError

@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from dsui.data.pseudo import PSEUDO
+from dsui.data.registry import PSEUDO
 from dsui.outputs import DEFINITION
 from dsui.runs.config import RunConfig
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from dsui.data.pseudo import PSEUDO
-from dsui.data.registry import FOLDER, FOLDER_SHAPE, dataset_info, or_folder
+from dsui.data.registry import FOLDER, FOLDER_SHAPE, PSEUDO, dataset_info, or_folder
 from dsui.detectors import registry as detectors
 from dsui.errors import DsuiError
 from dsui.evaluation.tasks import STREAMS

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from dsui.checks import check_at_least
 from dsui.errors import DsuiError
 from dsui.methods.method import Method, Turn
+from dsui.methods.registry import build, find
 from dsui.outputs import Outputs
 from dsui.recipe import Recipe
 from dsui.scores import log_mean_exp, mutual_information
@@ -41,8 +42,6 @@ class Ensemble(Method):
         members: int = 5,
         member: str = "msp",
     ) -> None:
-        from dsui.methods.registry import build, find  # which knows this class
-
         check_at_least("members", members, 1)
         if issubclass(find(member), Ensemble):
             raise DsuiError("an ensemble cannot be a member of an ensemble; give `members` a larger number instead.")

@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dsui.backbones import SLOPE
+from dsui.backbones.backbone import SLOPE
 from dsui.backbones.decoder import GROUP, SIDE, Decoder, Pixels, fitting_width, resized
 from dsui.backbones.registry import names
 from dsui.checks import check_at_least

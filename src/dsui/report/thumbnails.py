@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dsui.data.dataset import ImageSet, Subset
 from dsui.data.folder import FolderSet
-from dsui.data.foreign import Reshaped
+from dsui.data.foreign import ReshapedSet
 from dsui.data.registry import folder_path
 from dsui.report.columns import UNKNOWN
 from dsui.report.evidence import SeenImages, score_label
@@ -24,7 +24,7 @@ def origin(images: ImageSet, index: int) -> str | None:
             return images.files[index].relative_to(folder_path(images.name)).as_posix()
         case Subset():
             return origin(images.images, int(images.indices[index]))
-        case Reshaped():
+        case ReshapedSet():
             return origin(images.images, index)
     return None
 

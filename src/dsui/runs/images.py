@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from dsui.data.dataset import ImageSet, Subset, chosen
+from dsui.data.dataset import ImageSet, Subset, subset
 from dsui.data.folder import FolderSet
 from dsui.data.registry import FOLDER, load
 from dsui.data.splits import class_split, known_part
@@ -36,7 +36,7 @@ def read_split(config: RunConfig, name: str, split: str, root: Path | None) -> I
 def training_images(config: RunConfig, whole: ImageSet) -> ImageSet:
     """`whole` is the training split of the run's data set, as it was loaded."""
     known = known_images(config, whole)
-    return known if config.held_out == 0 else chosen(known, _parts(known, config.held_out)[0], known.name)
+    return known if config.held_out == 0 else subset(known, _parts(known, config.held_out)[0], known.name)
 
 
 def held_out_images(config: RunConfig, whole: ImageSet) -> ImageSet:
@@ -46,7 +46,7 @@ def held_out_images(config: RunConfig, whole: ImageSet) -> ImageSet:
             "this run held no images out; train it with --calibration 0.1, or evaluate it on the test split."
         )
     known = known_images(config, whole)
-    return chosen(known, _parts(known, config.held_out)[1], f"{known.name}:held-out")
+    return subset(known, _parts(known, config.held_out)[1], f"{known.name}:held-out")
 
 
 def known_images(config: RunConfig, images: ImageSet) -> ImageSet:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from dsui.data.augment import Transform, mixed
+from dsui.data.augment import Transform, splitmix64
 from dsui.data.pipeline import Batch, ResidentLoader
 from dsui.fused import ready_to_compile
 from dsui.methods.method import Method, Turn
@@ -108,7 +108,7 @@ class TrainingStep:
             ready_to_compile()
         self.loss_module = torch.compile(loss_module) if execution.compiled else loss_module
         self.data, self.device, self.captured = data, device, execution.captured
-        self.seed = mixed(mixed(execution.seed) ^ world.rank)
+        self.seed = splitmix64(splitmix64(execution.seed) ^ world.rank)
         self.rates = optimization.rates.to(device)
         self.meter = Meter(device, recipe.batch // world.size)
         self.counter = torch.zeros((), dtype=torch.int64, device=device)
@@ -138,7 +138,7 @@ class TrainingStep:
     def __call__(self, batch: Batch | None = None, foreign: Batch | None = None) -> None:
         if self.captured and self._graph is None:
             self._capture()
-        torch.manual_seed(mixed(self.seed ^ self.steps_done) >> 1)
+        torch.manual_seed(splitmix64(self.seed ^ self.steps_done) >> 1)
         if self._graph is not None:
             self._graph.replay()
         else:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from dsui.data.augment import Transform, mixed
+from dsui.data.augment import Transform, splitmix64
 from dsui.data.dataset import ImageSet
 from dsui.data.foreign import as_foreign
 from dsui.data.pipeline import Batch, ResidentLoader, StreamedLoader, epoch_batches, open_loader
@@ -129,7 +129,7 @@ class Trainer:
 
     def _all_outliers(self, epoch: int) -> Tensor:
         """[steps, B] outliers of all processes, drawn with replacement: a set may be small or large."""
-        generator = torch.Generator().manual_seed(mixed(mixed(self.config.seed) ^ ~epoch) >> 1)
+        generator = torch.Generator().manual_seed(splitmix64(splitmix64(self.config.seed) ^ ~epoch) >> 1)
         return torch.randint(self.outlier_samples, (self.steps_per_epoch, self.recipe.batch), generator=generator)
 
     @torch.no_grad()
@@ -137,7 +137,7 @@ class Trainer:
         """Put averaged weights in place and estimate batch-norm statistics for them again."""
         if self.average is not None and self.average.state_dict()["updates"] > 0:
             self.average.copy_to(self.method)
-            torch.manual_seed(mixed(self.config.seed) >> 1)  # layers that sample draw the same after a resume
+            torch.manual_seed(splitmix64(self.config.seed) >> 1)  # layers that sample draw the same after a resume
             reestimate(self.method, self._inputs(self.recipe.epochs))
         self.method.eval()
 
