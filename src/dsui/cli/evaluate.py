@@ -13,6 +13,7 @@ from dsui.cli.choice import WrongUsage, chosen, foreign_sets, known, listed
 from dsui.cli.formats import Form, Format, TableFile, check_form, formatted
 from dsui.cli.names import completion
 from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, given_path
+from dsui.score_table import is_variant
 
 if TYPE_CHECKING:
     from dsui.evaluation.results import ResultRow
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from dsui.runs.model import RunFacts
 
 PARTS = ("test", "held-out")
-VARIANTS = ("floored_posterior", "density_entropy", "density_energy", "max_logit", "norm")
-"""These scores, and those that begin as follows, are variants of others, and shown when asked for."""
-VARIANT_BEGINNINGS = ("sirc_", "sphere_")
 
 
 def evaluate(
@@ -146,20 +144,20 @@ def evaluate(
 
 
 def _check_scores(scores: str) -> None:
-    """A mistyped one is told before any work."""
-    from dsui.scores import COMMON, detector_scores, mistyped
+    """A misspelled one is refused before any work."""
+    from dsui.scores import COMMON, detector_scores, is_misspelled
 
     detectors = [score for name in names.detectors() for score in detector_scores(name)]
     for name in listed(scores):
-        if mistyped(name, detectors):
+        if is_misspelled(name, detectors):
             known("score", name, (*COMMON, *detectors))
 
 
-def _shown(rows: list[ResultRow], scores: str, asked: list[str]) -> list[ResultRow]:
-    """The rows of these scores, or of all but variants of others that no detector was asked for, and of accuracy."""
+def _shown(rows: list[ResultRow], scores: str, detectors: list[str]) -> list[ResultRow]:
+    """The rows of these scores, by default all but variants that are not a chosen detector's, and those of accuracy."""
     there = list(dict.fromkeys(row.score or "" for row in rows if row.task != "accuracy"))
-    variants = set(VARIANTS) - {name.replace("-", "_") for name in asked}
-    usual = [name for name in there if name not in variants and not name.startswith(VARIANT_BEGINNINGS)]
+    chosen_detectors = {name.replace("-", "_") for name in detectors}
+    usual = [name for name in there if name in chosen_detectors or not is_variant(name)]
     wanted = chosen("score", scores, there) if scores else usual
     return [row for row in rows if row.task == "accuracy" or row.score in wanted]
 

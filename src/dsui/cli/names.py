@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import resources
 
+from dsui.score_table import NAMES
+
 
 def data() -> tuple[str, ...]:
     return _written("data/registry.py", "DATASETS")
@@ -42,9 +44,8 @@ def metrics() -> tuple[str, ...]:
 
 
 def scores() -> tuple[str, ...]:
-    """Those that most runs have; methods and detectors add their own."""
-    common = (*_written("report/columns.py", "SCORES"), *_written("scores.py", "SECONDARY"))
-    return tuple(dict.fromkeys((*common, "uncertainty")))
+    """Those of the table; methods and detectors add their own."""
+    return NAMES
 
 
 def recipes() -> tuple[str, ...]:
