@@ -250,9 +250,7 @@ def test_all_scores_stand_in_the_order_of_the_table_with_a_methods_own_before_th
 
 def test_the_table_is_read_without_pytorch() -> None:
     """Completion of the command line reads it."""
-    code = (
-        "import sys; from dsui.score_table import NAMES; print('torch' in sys.modules, len(NAMES))"
-    )
+    code = "import sys; from dsui.score_table import NAMES; print('torch' in sys.modules, len(NAMES))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["False", str(len(scores.COMMON))]
 

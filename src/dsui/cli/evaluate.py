@@ -17,8 +17,6 @@ from dsui.score_table import is_variant
 
 if TYPE_CHECKING:
     from dsui.evaluation.results import ResultRow
-    from dsui.evaluation.sources import ImageSources
-    from dsui.runs.model import RunFacts
 
 PARTS = ("test", "held-out")
 
@@ -109,10 +107,9 @@ def evaluate(
 
     from dsui.cli.bars import Bars, notes
     from dsui.cli.device import command_device
-    from dsui.evaluation.cache import OutputCache
+    from dsui.evaluation.evaluate import evaluate as evaluate_run
     from dsui.evaluation.results import append
-    from dsui.evaluation.sources import ImageSources
-    from dsui.evaluation.tasks import EPSILONS, Evaluation
+    from dsui.evaluation.tasks import EPSILONS
     from dsui.report.run_table import run_table
     from dsui.runs.folder import RESULTS
     from dsui.runs.model import run_facts
@@ -122,14 +119,21 @@ def evaluate(
     console = notes(quiet)
     for facts in [run_facts(run, method) for run in runs]:
         append(facts.path / RESULTS, [])  # a folder that cannot be written to is found before any work is done
-        sources = ImageSources(
-            facts.config, facts.classes, "test" if part == "test" else "held-out", root, skip_bad, facts.images
-        )
-        named = _foreign(others, sources, root)
-        wanted = [task for task in chosen_tasks if tasks != "all" or _applies(task, facts, named)]
-        with OutputCache(facts, place, keep=cache) as kept, Bars(console) as bar:
-            asked = Evaluation(kept, sources, chosen_detectors, bar.show, bar.say)
-            rows = asked.answers(wanted, named, strengths or EPSILONS)
+        with Bars(console) as bar:
+            rows = evaluate_run(
+                facts,
+                None if tasks == "all" else chosen_tasks,
+                others,
+                strengths or EPSILONS,
+                place,
+                detectors=chosen_detectors,
+                part="test" if part == "test" else "held-out",
+                root=root,
+                skip_bad=skip_bad,
+                keep_outputs=cache,
+                progress=bar.show,
+                warn=bar.say,
+            )
         append(facts.path / RESULTS, rows)
         on_screen = out is None and form is Format.terminal
         shown = _shown(rows, scores if scores or on_screen else "all", chosen_detectors)
@@ -160,24 +164,6 @@ def _shown(rows: list[ResultRow], scores: str, detectors: list[str]) -> list[Res
     usual = [name for name in there if name in chosen_detectors or not is_variant(name)]
     wanted = chosen("score", scores, there) if scores else usual
     return [row for row in rows if row.task == "accuracy" or row.score in wanted]
-
-
-def _foreign(chosen_sets: list[str] | None, sources: ImageSources, root: Path | None) -> list[str]:
-    """One that cannot be had is found before any work is done."""
-    from dsui.data.pseudo import PSEUDO
-    from dsui.data.registry import check_present
-
-    found = list(sources.foreign_names()) if chosen_sets is None else chosen_sets
-    for name in found:
-        sources.foreign(name)
-        if name not in PSEUDO:
-            check_present(name, root)
-    return found
-
-
-def _applies(task: str, facts: RunFacts, foreign: list[str]) -> bool:
-    """Whether `--tasks all` means this task for this run."""
-    return {"open-set": facts.config.known is not None, "ood": bool(foreign)}.get(task, True)
 
 
 def _strength(text: str) -> float:

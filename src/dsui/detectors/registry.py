@@ -1,4 +1,4 @@
-"""The post-hoc detectors by name; ODIN is not among them, for it needs the network and not its outputs."""
+"""The post-hoc detectors by name."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dsui.detectors.kl_matching import KLMatching
 from dsui.detectors.knn import KNN
 from dsui.detectors.mahalanobis import Mahalanobis
 from dsui.detectors.max_logit import MaxLogit
+from dsui.detectors.odin import Odin
 from dsui.detectors.openmax import OpenMax
 from dsui.detectors.react import ReAct
 from dsui.detectors.relative_mahalanobis import RelativeMahalanobis
@@ -40,6 +41,7 @@ DETECTORS: dict[str, type[Detector]] = {
     "gda": GDA,
     "em-mixture": EMMixture,
     "openmax": OpenMax,
+    "odin": Odin,
 }
 
 
