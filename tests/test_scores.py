@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import mpmath
 import pytest
@@ -12,10 +15,13 @@ from torch import Tensor
 from dsui import scores
 from dsui.evaluation.metrics import auroc, ties
 from dsui.outputs import Outputs
+from dsui.report.run_section import DRAWN, FOREIGN_SCORES
+from dsui.score_table import JOINT, PLAIN, SIRC, is_variant
 
 torch.manual_seed(0)
 LOGITS = torch.randn(400, 7, dtype=torch.float64)
 P = LOGITS.softmax(1)
+PLAIN_NAMES, JOINT_NAMES = ([score.name for score in part] for part in (PLAIN, JOINT))
 
 
 def test_scores_are_their_formulas() -> None:
@@ -224,16 +230,46 @@ def test_every_score_increases_with_foreignness_on_a_toy_problem() -> None:
     assert weak == {}
 
 
-def test_a_mistyped_score_is_told_from_one_that_a_method_may_have_of_its_own() -> None:
-    assert scores.mistyped("entropyy")
-    assert scores.mistyped("relative_mahalanobs", ["relative_mahalanobis"])
-    for name in (
-        *scores.COMMON,
-        "knn",
-        "normalized",
-        "logit_norm",
-        "diffusion",
-        "differential_entropy",
-        "mutual_information",
-    ):
-        assert not scores.mistyped(name), name
+def test_a_misspelled_score_differs_from_one_that_only_a_method_has() -> None:
+    assert scores.is_misspelled("entropyy")
+    assert scores.is_misspelled("mutual_informatoin")
+    assert scores.is_misspelled("relative_mahalanobs", ["relative_mahalanobis"])
+    for name in (*scores.COMMON, "knn", "normalized", "logit_norm", "diffusion", "differential_entropy"):
+        assert not scores.is_misspelled(name), name
+
+
+def test_all_scores_stand_in_the_order_of_the_table_with_a_methods_own_before_the_secondary_ones() -> None:
+    home = replace(two_blobs(50, False), own={"vacuity": torch.rand(50)})
+    found = list(scores.all_scores(home, scores.reference([home])))
+    assert found == [name for name in (*PLAIN_NAMES, "vacuity", *JOINT_NAMES) if name not in {"energy", "sirc_energy"}]
+    single = replace(home, samples=None, own={})
+    assert [*scores.all_scores(single, scores.reference([single]))] == [
+        name for name in scores.COMMON if name != "mutual_information"
+    ]
+
+
+def test_the_table_is_read_without_pytorch() -> None:
+    """Completion of the command line reads it."""
+    code = "import sys; from dsui.score_table import NAMES; print('torch' in sys.modules, len(NAMES))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["False", str(len(scores.COMMON))]
+
+
+def test_every_score_is_described_in_the_documentation() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    described = page[page.index("## Scores") : page.index("## Detectors")]
+    assert [name for name in scores.COMMON if f"`{name.replace(SIRC, '')}`" not in described] == []
+
+
+def test_scores_that_reports_choose_are_scores_of_the_table() -> None:
+    assert {*DRAWN, *FOREIGN_SCORES} <= set(scores.COMMON)
+
+
+def test_joint_scores_and_variants_are_shown_only_on_request() -> None:
+    shown = [name for name in scores.COMMON if not is_variant(name)]
+    assert shown == [
+        *("max_probability", "entropy", "density_max_probability", "mutual_information"),
+        *("energy", "log_density", "uncertainty"),
+    ]
+    assert is_variant("sirc_knn")
+    assert not is_variant("knn")

@@ -210,8 +210,8 @@ def test_a_sentence_for_every_mistake(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_that_cannot_be_read_or_written_is_told_before_any_work(run: Path, tmp_path: Path) -> None:
-    assert f"{tmp_path / 'none'} is no folder of a run" in fails(tmp_path / "none")
-    assert f"{run / 'config.yaml'} is no folder of a run" in fails(run, run / "config.yaml")
+    assert f"{tmp_path / 'none'} is not the folder of a run" in fails(tmp_path / "none")
+    assert f"{run / 'config.yaml'} is not the folder of a run" in fails(run, run / "config.yaml")
     (tmp_path / "empty").mkdir()
     assert "model.safetensors is missing; train the run to its end" in fails(run, tmp_path / "empty")
     assert not (run / "results.jsonl").exists(), "all runs are looked at before the first is evaluated"
@@ -220,7 +220,7 @@ def test_a_run_that_cannot_be_read_or_written_is_told_before_any_work(run: Path,
     assert not (run / "outputs").exists()
     (run / "results.jsonl").rmdir()
     (run / "outputs").write_text("")
-    assert "outputs cannot be written (File exists); mend this, or choose --no-cache." in fails(run, *MISSED)
+    assert "outputs cannot be written (File exists); make it writable, or choose --no-cache." in fails(run, *MISSED)
 
 
 def digits_in_files(path: Path) -> Path:
@@ -252,7 +252,7 @@ def test_own_images_are_evaluated_until_their_classes_change(tmp_path: Path) -> 
         shutil.rmtree(data / split / "digit 1")
     sentence = fails(run, *MISSED)
     assert "was trained on 3 classes and" in sentence
-    assert "now has 2; restore the data or train anew." in sentence
+    assert "now has 2; restore the data or train again." in sentence
 
 
 @pytest.mark.parametrize(

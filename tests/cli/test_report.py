@@ -94,7 +94,7 @@ def fails(*arguments: str | Path) -> str:
 
 
 def test_mistakes_are_one_sentence_before_any_work(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert f"{tmp_path / 'none'} is no folder of a run" in fails(run, tmp_path / "none")
+    assert f"{tmp_path / 'none'} is not the folder of a run" in fails(run, tmp_path / "none")
     assert "no data set 'svnh'; did you mean svhn?" in fails(run, "--foreign", "photos,svnh")
     assert f"svhn is not below {tmp_path}; run `dsui data get svhn`" in fails(
         run, "--foreign", "svhn", "--root", tmp_path

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from dsui.cli import app
 from dsui.data.registry import load
-from dsui.deploy.threshold_effects import Judged
+from dsui.deploy.threshold_effects import SetUncertainties
 
 TRAIN = ["train", "--data", "digits", "--method", "dsui", "--backbone", "small", "--recipe", "demo"]
 SETTINGS = ["--set", "epochs=3", "--calibration", "0.3", "--device", "cpu", "--quiet"]
@@ -67,7 +67,7 @@ def test_what_is_accepted_is_what_predict_accepts(run: Path, lines: dict[str, di
 
 
 def test_images_at_the_threshold_are_accepted_and_of_none_nothing_is_wrong() -> None:
-    images = Judged(torch.tensor([1.0, 2.0, 2.0, 3.0]), torch.tensor([False, True, False, True]))
+    images = SetUncertainties(torch.tensor([1.0, 2.0, 2.0, 3.0]), torch.tensor([False, True, False, True]))
     assert [images.accepted(value) for value in (0.5, 1, 2, 3)] == [0, 0.25, 0.75, 1]
     assert [images.wrong(value) for value in (0.5, 1, 2, 3)] == [None, 0, pytest.approx(1 / 3), 0.5]
     assert images._replace(errors=None).wrong(3) is None

@@ -129,7 +129,7 @@ def test_held_out_images_are_not_guessed_once_the_folder_has_changed(tmp_path: P
     works(*held_out)
     first = folder_set(data, "train").files[0]
     copy = next(name for number in range(99) if (name := _more(first, number)) in folder_set(data, "train").files)
-    assert "cannot be told which it held out" in str(dsui(*held_out).exception)
+    assert "it is unknown which it held out" in str(dsui(*held_out).exception)
     copy.unlink()
     works(*held_out)
     first.write_bytes(first.read_bytes() + b"0")  # another content under the same name

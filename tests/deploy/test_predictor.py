@@ -158,11 +158,11 @@ def test_weights_are_enough_to_predict(predictor: Predictor, tmp_path: Path) -> 
 
 
 def test_runs_that_cannot_be_used_are_told(tmp_path: Path) -> None:
-    with pytest.raises(DsuiError, match="is of before dsui stored what predictions need; train the run anew"):
+    with pytest.raises(DsuiError, match="is from a dsui that did not store what predictions need; train the run again"):
         Predictor.load(rewritten(tmp_path / "older", calibration=None))
     with pytest.raises(DsuiError, match="holds no calibration that this dsui can read; train"):
         Predictor.load(rewritten(tmp_path / "damaged", calibration="{}"))
-    with pytest.raises(DsuiError, match="is no folder of a run"):
+    with pytest.raises(DsuiError, match="is not the folder of a run"):
         Predictor.load(tmp_path / "absent")
     content = (calibrated() / WEIGHTS).read_bytes()
     for name, sentence in {

@@ -384,7 +384,7 @@ def test_any_name_makes_a_file_in_the_runs_own_folder(facts: RunFacts, name: str
 def test_a_folder_that_cannot_be_made_is_one_sentence(facts: RunFacts) -> None:
     (facts.path / "outputs").write_text("a file where the folder should be")
     with pytest.raises(
-        DsuiError, match=r"outputs cannot be written \(File exists\); mend this, or choose --no-cache\."
+        DsuiError, match=r"outputs cannot be written \(File exists\); make it writable, or choose --no-cache\."
     ):
         OutputCache(facts, CPU).get(source())
     with OutputCache(facts, CPU, keep=False) as passing:
@@ -505,7 +505,7 @@ def test_weights_that_are_replaced_before_they_are_read_are_not_taken_for_those_
     cache = OutputCache(facts, CPU)
     path = facts.path / "model.safetensors"
     path.write_bytes(path.read_bytes() + b" ")
-    with pytest.raises(RunError, match="replaced meanwhile; run this again"):
+    with pytest.raises(RunError, match="replaced in the meantime; run this again"):
         cache.get(source())
     assert list(cache.folder.glob("*.safetensors")) == []
 

@@ -58,7 +58,7 @@ def test_held_out_images_are_no_training_images() -> None:
 def test_a_run_that_held_nothing_out_or_knows_all_classes_says_so() -> None:
     with pytest.raises(DsuiError, match="held no images out"):
         sources(part="held-out").own().load()
-    with pytest.raises(DsuiError, match=r"knows all classes of its data; for the open-set task train with --known"):
+    with pytest.raises(DsuiError, match=r"knows all classes of its data; for the open-set task, train with --known"):
         sources().unknown()
 
 
@@ -184,7 +184,7 @@ def test_a_class_that_vanished_or_was_renamed_is_told_whichever_images_are_asked
             file.unlink()
         (photos / split / "wasp").rmdir()
     with pytest.raises(
-        DsuiError, match=r"trained on 3 classes and folder:.* now has 2; restore the data or train anew"
+        DsuiError, match=r"trained on 3 classes and folder:.* now has 2; restore the data or train again"
     ):
         source().load()
 

@@ -63,9 +63,9 @@ def check_against_sklearn(row: ResultRow, ours: torch.Tensor, theirs: torch.Tens
 
 @pytest.mark.parametrize(("method", "names"), [("msp", PLAIN), ("dsui", DENSITY)])
 def test_misclassification_ranks_errors_among_all_test_images(method: str, names: set[str]) -> None:
-    asked = evaluation(run(method))
-    rows = rows_of("misclassification", asked)
-    stored, scores = asked.scores(asked.sources.own())
+    evaluated = evaluation(run(method))
+    rows = rows_of("misclassification", evaluated)
+    stored, scores = evaluated.scores(evaluated.sources.own())
     whole = stored.whole()
     assert whole.labels is not None
     wrong = whole.predictions != whole.labels
@@ -88,9 +88,11 @@ def test_misclassification_ranks_errors_among_all_test_images(method: str, names
 
 
 def test_ood_ranks_another_sets_images_among_all_test_images() -> None:
-    asked = evaluation(run("dsui"))
-    rows = by_score(rows_of("ood", asked, ("photos",)))
-    ours, theirs = (asked.scores(source)[1] for source in (asked.sources.own(), asked.sources.foreign("photos")))
+    evaluated = evaluation(run("dsui"))
+    rows = by_score(rows_of("ood", evaluated, ("photos",)))
+    ours, theirs = (
+        evaluated.scores(source)[1] for source in (evaluated.sources.own(), evaluated.sources.foreign("photos"))
+    )
     assert rows.keys() == DENSITY
     for name, row in rows.items():
         check_against_sklearn(row, ours[name], theirs[name])
@@ -99,18 +101,18 @@ def test_ood_ranks_another_sets_images_among_all_test_images() -> None:
 
 
 def test_noise_is_ten_thousand_images() -> None:
-    asked = evaluation(run())
-    rows = by_score(rows_of("noise", asked))
-    ours, theirs = (asked.scores(source)[1] for source in (asked.sources.own(), asked.sources.noise()))
+    evaluated = evaluation(run())
+    rows = by_score(rows_of("noise", evaluated))
+    ours, theirs = (evaluated.scores(source)[1] for source in (evaluated.sources.own(), evaluated.sources.noise()))
     for name, row in rows.items():
         check_against_sklearn(row, ours[name], theirs[name])
         assert (row.foreign, row.n_positive, row.n_negative) == ("noise", 10_000, 797)
 
 
 def test_open_set_ranks_unknown_classes_among_known_ones() -> None:
-    asked = evaluation(run("dsui", known=KNOWN))
-    rows = by_score(rows_of("open-set", asked))
-    ours, theirs = (asked.scores(source)[1] for source in (asked.sources.own(), asked.sources.unknown()))
+    evaluated = evaluation(run("dsui", known=KNOWN))
+    rows = by_score(rows_of("open-set", evaluated))
+    ours, theirs = (evaluated.scores(source)[1] for source in (evaluated.sources.own(), evaluated.sources.unknown()))
     for name, row in rows.items():
         check_against_sklearn(row, ours[name], theirs[name])
         assert row.foreign == "unknown"
@@ -119,22 +121,22 @@ def test_open_set_ranks_unknown_classes_among_known_ones() -> None:
         assert row.n_positive + row.n_negative == 797
         assert str(row.split).startswith(f"{KNOWN}:")
     assert rows["max_probability"].metrics["auroc"] > 0.7  # 0.911 when written
-    assert by_score(rows_of("misclassification", asked))["entropy"].n_negative is not None
+    assert by_score(rows_of("misclassification", evaluated))["entropy"].n_negative is not None
     with pytest.raises(DsuiError, match="train with --known"):
         rows_of("open-set", evaluation(run()))
 
 
 @pytest.mark.parametrize("method", ["msp", "dsui"])
 def test_an_attack_of_no_strength_cannot_be_told_apart_and_a_strong_one_can(method: str) -> None:
-    asked = evaluation(run(method))
-    rows = [row for row in rows_of("fgsm", asked, epsilons=(0.0, 0.2)) if row.score != "prediction"]
+    evaluated = evaluation(run(method))
+    rows = [row for row in rows_of("fgsm", evaluated, epsilons=(0.0, 0.2)) if row.score != "prediction"]
     none, strong = by_score(rows[: len(rows) // 2]), by_score(rows[len(rows) // 2 :])
     for name, row in none.items():
         assert row.metrics["auroc"] == 0.5, name
         assert row.metrics["ties"] == 2 * 797
         assert (row.foreign, row.n_positive, row.n_negative) == (0.0, 797, 797)
-    _, ours = asked.scores(asked.sources.own())
-    _, theirs = asked.scores(asked.sources.attacked(0.2))
+    _, ours = evaluated.scores(evaluated.sources.own())
+    _, theirs = evaluated.scores(evaluated.sources.attacked(0.2))
     for name, row in strong.items():
         check_against_sklearn(row, ours[name], theirs[name])
         assert row.foreign == 0.2
@@ -142,14 +144,14 @@ def test_an_attack_of_no_strength_cannot_be_told_apart_and_a_strong_one_can(meth
 
 
 def test_an_attack_makes_the_model_err() -> None:
-    asked = evaluation(run())
+    evaluated = evaluation(run())
     hits = []
-    for source in (asked.sources.own(), asked.sources.attacked(0.2)):
-        whole = asked.scores(source)[0].whole()
+    for source in (evaluated.sources.own(), evaluated.sources.attacked(0.2)):
+        whole = evaluated.scores(source)[0].whole()
         assert whole.labels is not None
         hits.append(accuracy_score(whole.labels, whole.predictions))
     assert hits[0] - hits[1] > 0.5  # 0.930 to 0.109 when written
-    rows = [row for row in rows_of("fgsm", asked, epsilons=(0.0, 0.2)) if row.score == "prediction"]
+    rows = [row for row in rows_of("fgsm", evaluated, epsilons=(0.0, 0.2)) if row.score == "prediction"]
     assert [(row.foreign, row.metrics["accuracy"]) for row in rows] == [(0.0, hits[0]), (0.2, hits[1])]
     assert {(row.n_positive, row.n_negative) for row in rows} == {(None, None)}  # nothing is ranked
 
@@ -163,14 +165,14 @@ def test_runs_of_fewer_training_images_are_no_seeds_of_runs_of_all() -> None:
 
 
 def test_rows_say_where_they_come_from() -> None:
-    asked = evaluation(run("dsui"))
-    rows = [*rows_of("misclassification", asked), *rows_of("fgsm", asked, epsilons=(0.2,))]
+    evaluated = evaluation(run("dsui"))
+    rows = [*rows_of("misclassification", evaluated), *rows_of("fgsm", evaluated, epsilons=(0.2,))]
     for row in rows:
         assert (row.run, row.method, row.objective) == (run("dsui").name, "dsui", "bounded")
         assert (row.data, row.backbone, row.recipe) == ("digits", "small", "demo, epochs=2")
         assert (row.seed, row.device) == (0, "cpu")
         assert row.protocol == f"{row.task}, all in-domain images of test"
-        assert row.split == asked.sources.split
+        assert row.split == evaluated.sources.split
         assert row.versions["torch"] == torch.__version__
         assert row.metrics["passes"] == 1
         assert row.metrics["seconds_per_1000"] == pytest.approx(
@@ -181,9 +183,9 @@ def test_rows_say_where_they_come_from() -> None:
 
 
 def test_a_run_is_asked_again_without_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = rows_of("ood", evaluation(run(), detector_names=["knn"]), ("photos",))
+    first = rows_of("ood", evaluation(run(), detectors=["knn"]), ("photos",))
     monkeypatch.delattr(cache, "load_model")
-    assert rows_of("ood", evaluation(run(), detector_names=["knn"]), ("photos",)) == first
+    assert rows_of("ood", evaluation(run(), detectors=["knn"]), ("photos",)) == first
 
 
 def test_kept_outputs_are_scored_without_starting_a_gpu_and_rows_say_where_they_were_computed() -> None:
@@ -191,8 +193,8 @@ def test_kept_outputs_are_scored_without_starting_a_gpu_and_rows_say_where_they_
     expected = rows_of("misclassification", here) + rows_of("ood", here, ("photos",))
     elsewhere = evaluation(run())
     elsewhere.cache.device = torch.device("cuda", 99)  # there is none
-    asked = Evaluation(elsewhere.cache, elsewhere.sources)
-    assert rows_of("misclassification", asked) + rows_of("ood", asked, ("photos",)) == expected
+    evaluated = Evaluation(elsewhere.cache, elsewhere.sources)
+    assert rows_of("misclassification", evaluated) + rows_of("ood", evaluated, ("photos",)) == expected
     assert {row.device for row in expected} == {"cpu"}
 
 
@@ -212,26 +214,30 @@ def test_held_out_images_are_scored_instead_of_the_test_split_and_are_those_of_e
 
 def test_detectors_are_fitted_to_training_images_and_score_beside_the_others() -> None:
     names = list(detectors.names())
-    asked = evaluation(run(), detector_names=names)
-    rows = by_score(rows_of("ood", asked, ("photos",)))
+    evaluated = evaluation(run(), detectors=names)
+    rows = by_score(rows_of("ood", evaluated, ("photos",)))
     scores = {name.replace("-", "_") for name in names}
     assert rows.keys() == PLAIN | scores | {f"sirc_{name}" for name in scores}
-    training = asked.cache.get(asked.sources.training()).whole()
+    training = evaluated.cache.get(evaluated.sources.training()).whole()
     knn = KNN().fit(training)
-    outputs = [asked.cache.get(source).whole() for source in (asked.sources.own(), asked.sources.foreign("photos"))]
+    outputs = [
+        evaluated.cache.get(source).whole() for source in (evaluated.sources.own(), evaluated.sources.foreign("photos"))
+    ]
     ours, theirs = map(knn.score, outputs)
     check_against_sklearn(rows["knn"], ours, theirs)
 
 
 def test_a_detector_is_the_second_question_of_a_joint_score() -> None:
     """As written: (1 - max p) (1 + exp((S - (m + 3 s)) / s)), m and s of every tenth training image."""
-    asked = evaluation(run(), detector_names=["relative-mahalanobis", "energy"])
-    rows = by_score(rows_of("ood", asked, ("photos",)))
-    training = asked.cache.get(asked.sources.training()).whole()
+    evaluated = evaluation(run(), detectors=["relative-mahalanobis", "energy"])
+    rows = by_score(rows_of("ood", evaluated, ("photos",)))
+    training = evaluated.cache.get(evaluated.sources.training()).whole()
     detector = RelativeMahalanobis().fit(training)
     usual = detector.score(training)[::10]
     low = usual.mean() + 3 * usual.std()
-    outputs = [asked.cache.get(source).whole() for source in (asked.sources.own(), asked.sources.foreign("photos"))]
+    outputs = [
+        evaluated.cache.get(source).whole() for source in (evaluated.sources.own(), evaluated.sources.foreign("photos"))
+    ]
     joint = [
         (1 - each.logits.double().softmax(1).amax(1)).log()
         + torch.log1p(((detector.score(each) - low) / usual.std()).exp())
@@ -256,29 +262,29 @@ def test_detectors_are_fitted_to_a_choice_of_a_large_set_that_no_order_of_classe
 
     monkeypatch.setitem(detectors.DETECTORS, "energy", Spy)
     monkeypatch.setattr(tasks, "FIT_IMAGES", 300)
-    asked = evaluation(run(), detector_names=["energy"])
-    rows_of("noise", asked)
+    evaluated = evaluation(run(), detectors=["energy"])
+    rows_of("noise", evaluated)
     assert len(fitted) == 1
-    whole = asked.cache.get(asked.sources.training()).whole()
+    whole = evaluated.cache.get(evaluated.sources.training()).whole()
     assert len(fitted[0]) == 300
     rows = {tuple(row) for row in whole.features.tolist()}
     assert len(rows & {tuple(row) for row in fitted[0].features.tolist()}) == 300
     labels = torch.arange(1000) % 4  # every fourth image would be of one class
-    assert torch.bincount(labels[tasks._choice(1000)]).min() > 50
-    assert torch.equal(tasks._choice(250), torch.arange(250))
+    assert torch.bincount(labels[tasks._choose_images(1000)]).min() > 50
+    assert torch.equal(tasks._choose_images(250), torch.arange(250))
     assert fitted[0].weight is not None
 
 
 def test_a_detector_that_cannot_be_fitted_is_left_out_and_the_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
     monkeypatch.setattr(tasks, "FIT_IMAGES", 40)
-    asked = evaluation(run(), detector_names=["knn", "energy", "she"], warn=heard.append)
-    rows = by_score(rows_of("noise", asked))
+    evaluated = evaluation(run(), detectors=["knn", "energy", "she"], warn=heard.append)
+    rows = by_score(rows_of("noise", evaluated))
     assert "knn" not in rows
     assert "she" in rows
-    detector, moments = asked._detectors["she"]
-    whole = asked.cache.get(asked.sources.training()).whole()
-    few = detector.score(whole.select(tasks._choice(len(whole))))
+    detector, moments = evaluated._detectors["she"]
+    whole = evaluated.cache.get(evaluated.sources.training()).whole()
+    few = detector.score(whole.select(tasks._choose_images(len(whole))))
     assert len(few) == 40
     assert moments == pytest.approx((few.mean().item(), few.std().item()))
     assert heard == [
@@ -290,8 +296,8 @@ def test_passes_of_a_sampling_method_give_mutual_information_and_lack_a_last_lay
     """The baseline's weights, read by MC dropout. Two classes that look alike make few images and some errors."""
     heard: list[str] = []
     path = run(neck=True, dropout=0.2, known="8,9")
-    asked = evaluation(path, method="mc-dropout", detector_names=["react", "energy", "mahalanobis"], warn=heard.append)
-    rows = by_score(rows_of("misclassification", asked))
+    evaluated = evaluation(path, method="mc-dropout", detectors=["react", "energy", "mahalanobis"], warn=heard.append)
+    rows = by_score(rows_of("misclassification", evaluated))
     assert rows.keys() == (PLAIN - {"energy", "sirc_energy"}) | {
         *("mutual_information", "mahalanobis", "sirc_mahalanobis")
     }
@@ -301,7 +307,7 @@ def test_passes_of_a_sampling_method_give_mutual_information_and_lack_a_last_lay
     ]
     assert {row.method for row in rows.values()} == {"mc-dropout"}
     assert rows["mutual_information"].metrics["passes"] == 50
-    stored, scores = asked.scores(asked.sources.own())
+    stored, scores = evaluated.scores(evaluated.sources.own())
     samples = stored.part("samples")
     assert samples is not None
     assert samples.shape == (len(scores["entropy"]), 50, 2)
@@ -321,8 +327,8 @@ def test_a_foreign_set_with_the_runs_own_classes_is_warned_of(tmp_path: Path) ->
             (tmp_path / split / name).mkdir(parents=True)
             Image.new("L", (9, 9), 100).save(tmp_path / split / name / "a.png")
     heard: list[str] = []
-    asked = evaluation(run(), warn=heard.append)
-    rows = rows_of("ood", asked, ("photos", f"folder:{tmp_path}"))
+    evaluated = evaluation(run(), warn=heard.append)
+    rows = rows_of("ood", evaluated, ("photos", f"folder:{tmp_path}"))
     assert len(heard) == 1
     assert f"digits and folder:{tmp_path} share classes by name (1: 3 / 3)" in heard[0]
     assert {(row.foreign, row.n_positive) for row in rows} == {("photos", 1500), (f"folder:{tmp_path}", 2)}
@@ -337,18 +343,20 @@ def test_a_class_without_an_evaluated_image_is_told_of_once(tmp_path: Path) -> N
             for number, image in enumerate(digits.read(place)):
                 Image.fromarray(image[0].numpy()).save(tmp_path / split / str(label) / f"{number}.png")
     told: list[str] = []
-    asked = evaluation(run(), warn=told.append)
-    asked.sources = ImageSources(replace(asked.sources.config, data=f"folder:{tmp_path}"), asked.sources.classes)
-    rows_of("misclassification", asked)
-    rows_of("noise", asked)
-    assert told == ["no image evaluated is of the class 0, so that the figures say nothing of it."]
+    evaluated = evaluation(run(), warn=told.append)
+    evaluated.sources = ImageSources(
+        replace(evaluated.sources.config, data=f"folder:{tmp_path}"), evaluated.sources.classes
+    )
+    rows_of("misclassification", evaluated)
+    rows_of("noise", evaluated)
+    assert told == ["no evaluated image is of the class 0, so the figures say nothing about it."]
 
 
 def test_progress_names_the_set(tmp_path: Path) -> None:
     heard: list[tuple[str, int, int]] = []
-    asked = evaluation(run(), progress=lambda *news: heard.append(news))
-    asked.cache.folder = tmp_path / "empty"
-    rows_of("ood", asked, ("photos",))
+    evaluated = evaluation(run(), progress=lambda *news: heard.append(news))
+    evaluated.cache.folder = tmp_path / "empty"
+    rows_of("ood", evaluated, ("photos",))
     assert heard[-1] == ("photos", 1500, 1500)
     assert {name for name, _, _ in heard} == {"test", "train", "photos"}
 

@@ -117,7 +117,7 @@ def config_with(**changes: object) -> str:
     "metadata", [{"config": None}, {"classes": None}, {"config": "{}"}, {"config": "[1]"}, {"classes": "{"}]
 )
 def test_weights_without_their_facts_are_refused(tmp_path: Path, metadata: dict[str, str | None]) -> None:
-    with pytest.raises(RunError, match=r"was not written by `dsui train` of this version; train the run anew"):
+    with pytest.raises(RunError, match=r"was not written by `dsui train` of this version; train the run again"):
         run_facts(changed(tmp_path, **metadata))
 
 
@@ -135,7 +135,7 @@ def test_a_folder_without_weights_and_no_folder_at_all_are_told(tmp_path: Path) 
     with pytest.raises(RunError, match=r"model\.safetensors is missing; train the run to its end or choose another"):
         run_facts(tmp_path)
     for path in (tmp_path / "absent", run() / WEIGHTS):
-        with pytest.raises(RunError, match=r"is no folder of a run; name the --out of a `dsui train`"):
+        with pytest.raises(RunError, match=r"is not the folder of a run; name the --out of a `dsui train`"):
             run_facts(path)
     (tmp_path / WEIGHTS).write_bytes((run() / WEIGHTS).read_bytes()[:-1])
     with pytest.raises(RunError, match="is cut off"):
@@ -149,5 +149,5 @@ def test_config_and_weights_say_the_same() -> None:
 def test_a_run_of_a_version_with_other_options_is_told() -> None:
     facts = run_facts(run())
     strange = replace(facts, config=replace(facts.config, options={"strange": 1}))
-    with pytest.raises(RunError, match="was written by another version of dsui; use that one or train the run anew"):
+    with pytest.raises(RunError, match="was written by another version of dsui; use that one or train the run again"):
         load_model(strange, CPU)

@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from dsui.data.registry import load
-from dsui.evaluation.cache import OutputCache
-from dsui.evaluation.sources import ImageSources, Part
+from dsui.evaluation.evaluate import open_evaluation
+from dsui.evaluation.sources import Part
 from dsui.evaluation.tasks import Evaluation
 from dsui.runs.config import RunConfig
 from dsui.runs.images import held_out_images, training_images
@@ -79,6 +79,4 @@ def own_copy(original: Path, to: Path) -> Path:
 
 def evaluation(path: Path, part: Part = "test", method: str | None = None, **settings: object) -> Evaluation:
     """Without a cache on disk but the run's own."""
-    facts = run_facts(path, method)
-    sources = ImageSources(facts.config, facts.classes, part)
-    return Evaluation(OutputCache(facts, CPU), sources, **settings)  # type: ignore[arg-type]
+    return open_evaluation(run_facts(path, method), CPU, part=part, **settings)  # type: ignore[arg-type]

@@ -111,7 +111,7 @@ def _rows(runs: list[Path], results: Path | None, quiet: bool) -> list[ResultRow
     from dsui.runs.folder import RESULTS
 
     if lost := [run for run in runs if not run.is_dir()]:
-        raise DsuiError(f"{lost[0]} is no folder of a run; name the --out of a `dsui train`.")
+        raise DsuiError(f"{lost[0]} is not the folder of a run; name the --out of a `dsui train`.")
     console = notes(quiet)
     evaluated = [run for run in runs if (run / RESULTS).is_file() and (run / RESULTS).stat().st_size > 0]
     for run in runs:

@@ -13,16 +13,12 @@ from dsui.cli.choice import WrongUsage, chosen, foreign_sets, known, listed
 from dsui.cli.formats import Form, Format, TableFile, check_form, formatted
 from dsui.cli.names import completion
 from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, given_path
+from dsui.score_table import is_variant
 
 if TYPE_CHECKING:
     from dsui.evaluation.results import ResultRow
-    from dsui.evaluation.sources import ImageSources
-    from dsui.runs.model import RunFacts
 
 PARTS = ("test", "held-out")
-VARIANTS = ("floored_posterior", "density_entropy", "density_energy", "max_logit", "norm")
-"""These scores, and those that begin as follows, are variants of others, and shown when asked for."""
-VARIANT_BEGINNINGS = ("sirc_", "sphere_")
 
 
 def evaluate(
@@ -111,10 +107,9 @@ def evaluate(
 
     from dsui.cli.bars import Bars, notes
     from dsui.cli.device import command_device
-    from dsui.evaluation.cache import OutputCache
+    from dsui.evaluation.evaluate import evaluate as evaluate_run
     from dsui.evaluation.results import append
-    from dsui.evaluation.sources import ImageSources
-    from dsui.evaluation.tasks import EPSILONS, Evaluation
+    from dsui.evaluation.tasks import EPSILONS
     from dsui.report.run_table import run_table
     from dsui.runs.folder import RESULTS
     from dsui.runs.model import run_facts
@@ -124,14 +119,21 @@ def evaluate(
     console = notes(quiet)
     for facts in [run_facts(run, method) for run in runs]:
         append(facts.path / RESULTS, [])  # a folder that cannot be written to is found before any work is done
-        sources = ImageSources(
-            facts.config, facts.classes, "test" if part == "test" else "held-out", root, skip_bad, facts.images
-        )
-        named = _foreign(others, sources, root)
-        wanted = [task for task in chosen_tasks if tasks != "all" or _applies(task, facts, named)]
-        with OutputCache(facts, place, keep=cache) as kept, Bars(console) as bar:
-            asked = Evaluation(kept, sources, chosen_detectors, bar.show, bar.say)
-            rows = asked.answers(wanted, named, strengths or EPSILONS)
+        with Bars(console) as bar:
+            rows = evaluate_run(
+                facts,
+                None if tasks == "all" else chosen_tasks,
+                others,
+                strengths or EPSILONS,
+                place,
+                detectors=chosen_detectors,
+                part="test" if part == "test" else "held-out",
+                root=root,
+                skip_bad=skip_bad,
+                keep_outputs=cache,
+                progress=bar.show,
+                warn=bar.say,
+            )
         append(facts.path / RESULTS, rows)
         on_screen = out is None and form is Format.terminal
         shown = _shown(rows, scores if scores or on_screen else "all", chosen_detectors)
@@ -146,39 +148,22 @@ def evaluate(
 
 
 def _check_scores(scores: str) -> None:
-    """A mistyped one is told before any work."""
-    from dsui.scores import COMMON, detector_scores, mistyped
+    """A misspelled one is refused before any work."""
+    from dsui.scores import COMMON, detector_scores, is_misspelled
 
     detectors = [score for name in names.detectors() for score in detector_scores(name)]
     for name in listed(scores):
-        if mistyped(name, detectors):
+        if is_misspelled(name, detectors):
             known("score", name, (*COMMON, *detectors))
 
 
-def _shown(rows: list[ResultRow], scores: str, asked: list[str]) -> list[ResultRow]:
-    """The rows of these scores, or of all but variants of others that no detector was asked for, and of accuracy."""
+def _shown(rows: list[ResultRow], scores: str, detectors: list[str]) -> list[ResultRow]:
+    """The rows of these scores, by default all but variants that are not a chosen detector's, and those of accuracy."""
     there = list(dict.fromkeys(row.score or "" for row in rows if row.task != "accuracy"))
-    variants = set(VARIANTS) - {name.replace("-", "_") for name in asked}
-    usual = [name for name in there if name not in variants and not name.startswith(VARIANT_BEGINNINGS)]
+    chosen_detectors = {name.replace("-", "_") for name in detectors}
+    usual = [name for name in there if name in chosen_detectors or not is_variant(name)]
     wanted = chosen("score", scores, there) if scores else usual
     return [row for row in rows if row.task == "accuracy" or row.score in wanted]
-
-
-def _foreign(chosen_sets: list[str] | None, sources: ImageSources, root: Path | None) -> list[str]:
-    """One that cannot be had is found before any work is done."""
-    from dsui.data.registry import PSEUDO, check_present
-
-    found = list(sources.foreign_names()) if chosen_sets is None else chosen_sets
-    for name in found:
-        sources.foreign(name)
-        if name not in PSEUDO:
-            check_present(name, root)
-    return found
-
-
-def _applies(task: str, facts: RunFacts, foreign: list[str]) -> bool:
-    """Whether `--tasks all` means this task for this run."""
-    return {"open-set": facts.config.known is not None, "ood": bool(foreign)}.get(task, True)
 
 
 def _strength(text: str) -> float:

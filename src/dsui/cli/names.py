@@ -15,7 +15,8 @@ from dsui.backbones import registry as backbone_registry
 from dsui.data.registry import DATASETS, PSEUDO
 from dsui.detectors import registry as detector_registry
 from dsui.methods import registry as method_registry
-from dsui.report.columns import METRICS, SCORES
+from dsui.report.columns import METRICS
+from dsui.score_table import NAMES
 
 
 def data() -> tuple[str, ...]:
@@ -48,8 +49,8 @@ def metrics() -> tuple[str, ...]:
 
 
 def scores() -> tuple[str, ...]:
-    """The scores that most runs have; methods and detectors add their own."""
-    return tuple(dict.fromkeys((*SCORES, *_strings("scores.py", "SECONDARY"), "uncertainty")))
+    """Those of the table; methods and detectors add their own."""
+    return NAMES
 
 
 def recipes() -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -43,9 +42,8 @@ def threshold(
 
     from dsui.cli.bars import Bars, notes
     from dsui.cli.device import command_device
-    from dsui.deploy.threshold_effects import Demand, judged, limit
-    from dsui.evaluation.cache import OutputCache
-    from dsui.evaluation.sources import ImageSources
+    from dsui.deploy.threshold_effects import Criterion, largest_accepted, set_uncertainties
+    from dsui.evaluation.evaluate import open_evaluation
     from dsui.report.threshold_table import threshold_table
     from dsui.runs.calibration import stored_calibration
     from dsui.runs.model import run_facts
@@ -53,21 +51,32 @@ def threshold(
     facts = run_facts(run)
     calibration = stored_calibration(facts)
     calibration.check()
-    sources = ImageSources(facts.config, facts.classes, "test", root, skip_bad, facts.images)
-    needed = {"test": sources.own()}
-    needed |= {name: sources.foreign(name) for name in (sources.foreign_names() if others is None else others)}
-    needed["noise"] = sources.noise()
-    with OutputCache(facts, command_device(device), keep=cache) as kept, Bars(notes(quiet)) as bar:
-        kinds = {}
-        for name, source in needed.items():
-            stored = kept.get(source, partial(bar.show, name))
-            kinds[name] = judged(stored, calibration.reference, own=name == "test")
+    with (
+        Bars(notes(quiet)) as bar,
+        open_evaluation(
+            facts,
+            command_device(device),
+            root=root,
+            skip_bad=skip_bad,
+            keep_outputs=cache,
+            progress=bar.show,
+            warn=bar.say,
+        ) as evaluation,
+    ):
+        sources = evaluation.sources
+        needed = {"test": sources.own()}
+        needed |= {name: sources.foreign(name) for name in (sources.foreign_names() if others is None else others)}
+        needed["noise"] = sources.noise()
+        image_sets = {
+            name: set_uncertainties(evaluation.outputs(source), calibration.reference, in_domain=name == "test")
+            for name, source in needed.items()
+        }
         for sentence in sources.left_out_notes():
             bar.say(sentence)
-    demands = [*(Demand(coverage=share) for share in coverages), *(Demand(risk=share) for share in risks), Demand()]
-    limits = [limit(calibration, demand) for demand in demands]
+    criteria = [*(Criterion(share) for share in coverages), *(Criterion(risk=share) for share in risks), Criterion()]
+    limits = [largest_accepted(calibration, criterion) for criterion in criteria]
     title = f"{facts.name}: what thresholds accept"
-    table = threshold_table(title, limits, kinds, len(calibration.uncertainties))
+    table = threshold_table(title, limits, image_sets, len(calibration.uncertainties))
     if as_json:
         formatted(table, Format.json, None)
     if out is not None or not as_json:

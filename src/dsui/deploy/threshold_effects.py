@@ -1,4 +1,4 @@
-"""What thresholds do to images that had no part in choosing them: the test images, foreign ones, noise."""
+"""The effect of thresholds on images that were not used to choose them: test images, foreign ones, noise."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dsui.runs.calibration import Calibration
 from dsui.scores import Reference, all_scores
 
 
-class Demand(NamedTuple):
-    """What a threshold is chosen by: a share of accepted images, of wrong ones among them, or nothing at all."""
+class Criterion(NamedTuple):
+    """What a threshold is chosen by: the share of accepted images, the share of wrong ones among them, or nothing."""
 
     coverage: float | None = None
     risk: float | None = None
@@ -27,44 +27,45 @@ class Demand(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The largest uncertainty that is accepted to meet a demand; None and why where it cannot be met."""
+    """The largest uncertainty that a criterion accepts; None, and the reason, where it cannot be met."""
 
-    demand: Demand
+    criterion: Criterion
     value: float | None
     obstacle: str = ""
 
 
-def limit(calibration: Calibration, demand: Demand) -> Limit:
-    if demand == Demand():
-        return Limit(demand, torch.inf)
+def largest_accepted(calibration: Calibration, criterion: Criterion) -> Limit:
+    """The threshold that the calibration images give; without a criterion every uncertainty is accepted."""
+    if criterion == Criterion():
+        return Limit(criterion, torch.inf)
     try:
-        return Limit(demand, calibration.threshold(demand.coverage, demand.risk).value)
+        return Limit(criterion, calibration.threshold(criterion.coverage, criterion.risk).value)
     except DsuiError as error:
-        return Limit(demand, None, str(error))
+        return Limit(criterion, None, str(error))
 
 
-class Judged(NamedTuple):
-    """N images of one kind: [N] uncertainties, and [N] whether the prediction is wrong where labels can tell."""
+class SetUncertainties(NamedTuple):
+    """The uncertainties [N] of one set's images, and whether each prediction is wrong, [N]; None for foreign images."""
 
     uncertainties: Tensor
     errors: Tensor | None
 
-    def accepted(self, value: float) -> float:
-        """Share of the images."""
-        return (self.uncertainties <= value).to(torch.float64).mean().item()
+    def accepted(self, limit: float) -> float:
+        """The share of the images that is accepted up to this uncertainty."""
+        return (self.uncertainties <= limit).to(torch.float64).mean().item()
 
-    def wrong(self, value: float) -> float | None:
-        """Share of the accepted ones; None where none is."""
-        kept = self.uncertainties <= value
+    def wrong(self, limit: float) -> float | None:
+        """The share of the accepted images that is predicted wrongly; None where none is accepted."""
+        kept = self.uncertainties <= limit
         return self.errors[kept].to(torch.float64).mean().item() if self.errors is not None and kept.any() else None
 
 
-def judged(stored: StoredOutputs, reference: Reference, own: bool) -> Judged:
-    """With the uncertainties that `dsui predict` would give; `own` images are of the model's classes."""
+def set_uncertainties(stored: StoredOutputs, reference: Reference, in_domain: bool) -> SetUncertainties:
+    """The uncertainties that `dsui predict` would give; `in_domain` images are of the model's classes."""
     chunks = list(stored.chunks(features=False))
     uncertainties = torch.cat([all_scores(chunk, reference)["uncertainty"] for chunk in chunks])
-    if not own:
-        return Judged(uncertainties, None)
+    if not in_domain:
+        return SetUncertainties(uncertainties, None)
     labels = stored.part("labels")
     assert labels is not None
-    return Judged(uncertainties, torch.cat([chunk.predictions for chunk in chunks]) != labels)
+    return SetUncertainties(uncertainties, torch.cat([chunk.predictions for chunk in chunks]) != labels)

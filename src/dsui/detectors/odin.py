@@ -1,8 +1,9 @@
-"""ODIN (Liang et al., ICLR 2018): the softmax at a high temperature, after a step that makes the image look surer.
+"""ODIN (Liang et al., ICLR 2018): Max.P. at a high temperature, after a step that makes the model more certain.
 
     n' = n - epsilon sign(grad_n -ln softmax(y(n) / T)_c) / std,  c = argmax y(n);   u = ln(1 - max softmax(y(n') / T))
 
 n are normalised images, so the step is epsilon of a pixel; the sign of 0 counts as +1, as in the authors' code.
+A shift of y changes nothing, so log-probabilities serve as well as logits.
 """
 
 from __future__ import annotations
@@ -16,14 +17,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dsui.checks import check_positive
+from dsui.detectors.detector import Detector
+from dsui.outputs import Outputs
 from dsui.scores import max_probability
 
 if TYPE_CHECKING:
     from dsui.methods.method import Method
 
 
-class Odin:
-    """Needs the network and its images, not its outputs; nothing is fitted."""
+class Odin(Detector):
+    """Needs no fitting, but the network: `score` takes the outputs of inputs that `perturb` has changed."""
+
+    needs_fit = False
 
     def __init__(self, temperature: float = 1000.0, epsilon: float = 0.0014) -> None:
         check_positive("temperature", temperature)
@@ -31,10 +36,10 @@ class Odin:
             raise ValueError(f"epsilon must be finite and not negative, got {epsilon}.")
         self.temperature, self.epsilon = temperature, epsilon
 
-    def score_images(self, method: Method, inputs: Tensor, std: Sequence[float]) -> Tensor:
-        """[B] in float64, of normalised images [B, channels, H, W] that were divided by `std`, one value a channel.
+    def perturb(self, method: Method, inputs: Tensor, std: Sequence[float]) -> Tensor:
+        """n' of normalised images n [B, channels, H, W] that were divided by `std`, one value for each channel.
 
-        No parameter's `.grad` is touched, and no_grad or inference mode around the call is no harm.
+        No parameter's `.grad` is changed, and the call may stand inside no_grad or inference mode.
         """
         if any(module.training for module in method.modules()):
             raise ValueError("the method is in training mode; call its eval() first.")
@@ -47,12 +52,21 @@ class Odin:
             check_positive("std", value)
         with torch.inference_mode(False), torch.enable_grad():
             start = inputs.detach().clone().requires_grad_()
-            logits = self._tempered(method, start)
+            logits = method.predict(start).logits.double() / self.temperature
+            if not logits.requires_grad:
+                raise ValueError(
+                    f"{type(method).__name__} predicts without a gradient by its inputs, which ODIN needs."
+                )
             loss = F.cross_entropy(logits, logits.argmax(1), reduction="sum")
             (gradient,) = torch.autograd.grad(loss, start)
         step = self.epsilon / start.new_tensor(std).view(-1, 1, 1)
         with torch.no_grad():
-            return max_probability(self._tempered(method, torch.where(gradient >= 0, start - step, start + step)))
+            return torch.where(gradient >= 0, start - step, start + step)
 
-    def _tempered(self, method: Method, inputs: Tensor) -> Tensor:
-        return method.predict(inputs).logits.double() / self.temperature
+    @torch.no_grad()
+    def score_images(self, method: Method, inputs: Tensor, std: Sequence[float]) -> Tensor:
+        """[B] in float64: the score of normalised images, from `perturb` to `score`."""
+        return self._score(method.predict(self.perturb(method, inputs, std)))
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        return max_probability(outputs.logits.double() / self.temperature)

@@ -1,4 +1,4 @@
-"""The post-hoc detectors by name; ODIN is not among them, because it needs the network and not its outputs."""
+"""The post-hoc detectors by name."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ DETECTORS: LazyRegistry[type[Detector]] = LazyRegistry(
         "gda": "dsui.detectors.gda:GDA",
         "em-mixture": "dsui.detectors.em_mixture:EMMixture",
         "openmax": "dsui.detectors.openmax:OpenMax",
+        "odin": "dsui.detectors.odin:Odin",
     }
 )
 

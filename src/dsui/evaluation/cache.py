@@ -1,10 +1,11 @@
 """Outputs on disk: a forward pass happens once for each model and data set.
 
-Outputs lie in chunks, RUN/outputs/SET-KEY-00000.safetensors and so on, so that a million images need no more memory
-than one chunk. KEY hashes the weights, the method, the data set's files, the images' shape and their normalisation, and
-every chunk repeats it whole in its metadata, with its own number and how many there are: outputs of other weights, of
-changed images or of half a pass are not found and never used. A chunk is written beside and renamed, and one that is
-cut off cannot be opened. One process at a time computes outputs of a run; others wait and find them.
+Outputs are stored in chunks, RUN/outputs/SET-KEY-00000.safetensors and so on, so that a million images need no more
+memory than one chunk. KEY hashes the weights, the method, the data set's files, the images' shape and their
+normalisation. The metadata of every chunk hold the whole key, the chunk's number and the number of chunks, so outputs
+of other weights, of changed images or of an interrupted pass are never used. A chunk is written under another name and
+then renamed, and one that is cut off cannot be opened. One process at a time computes outputs of a run; others wait and
+then find them.
 """
 
 from __future__ import annotations
@@ -33,24 +34,31 @@ from dsui.errors import DsuiError, RunError
 from dsui.methods.registry import effective_options
 from dsui.outputs import DEFINITION, Outputs
 from dsui.runs.files import wait_for_lock
-from dsui.runs.model import Model, RunFacts, load_model, short_fingerprint
+from dsui.runs.model import Model, RunFacts, load_model, predict_inputs, seeded_sampling, short_fingerprint
 
 CHUNK = 10_000
 BATCH = 500
-SAMPLING_SEED = 0
-AHEAD = 3  # sets, some of which are slow to read and others to predict
-LAYOUT = 2  # of the files' metadata; files of an earlier one are not found
+AHEAD = 3  # sets that are read in advance: some are slow to read, others slow to predict
+LAYOUT = 2  # version of the files' metadata; files of an earlier one are not used
 Progress = Callable[[int, int], None]
 
 
 class ImageSource(NamedTuple):
-    """Images to predict: a short name for the file, what else tells them apart from others, and how to get them."""
+    """Images to predict."""
 
     name: str
+    """Short, for the names of files."""
     identity: str
+    """What else distinguishes these images from others."""
     load: Callable[[], ImageSet]
     change: Callable[[Model, Tensor, Tensor], Tensor] | None = None
-    """8-bit images and labels to network inputs, where that is not plain normalisation: an attack."""
+    """From 8-bit images and labels to network inputs, where that is not plain normalisation: an attack, for example."""
+    logits_only: bool = False
+    """Whether the other outputs are dropped."""
+
+    def inputs(self, model: Model, images: Tensor, labels: Tensor) -> Tensor:
+        """Network inputs of 8-bit images [B, C, H, W]."""
+        return model.transform.plain(images) if self.change is None else self.change(model, images, labels)
 
 
 @dataclass(frozen=True)
@@ -60,16 +68,16 @@ class StoredOutputs:
     paths: tuple[Path, ...]
     count: int
     seconds: float
-    """What the forward passes took, loading the images excluded."""
+    """The time of the forward passes, without loading the images."""
     passes: int
     """Forward passes for one prediction."""
     classes: tuple[str, ...]
-    """Names of the images' own classes."""
+    """Names of the classes of the images' data set."""
     device: str
-    """What the forward passes ran on."""
+    """The device that computed the forward passes."""
 
     def chunks(self, features: bool = True) -> Iterator[Outputs]:
-        """`features` False leaves them on the disk, being most of what there is, and puts [N, 0] in their place."""
+        """Outputs chunk by chunk. `features` False does not read the features, the largest part, and gives [N, 0]."""
         for path in self.paths:
             with safe_open(path, framework="pt") as content:
                 names = [name for name in content.keys() if features or name != "features"]  # noqa: SIM118
@@ -91,7 +99,7 @@ class StoredOutputs:
 
 
 class OutputCache:
-    """The outputs of one run. `keep` False computes them anew and drops them when the cache is closed."""
+    """The outputs of one run. `keep` False computes them again and deletes them when the cache is closed."""
 
     def __init__(self, facts: RunFacts, device: torch.device, keep: bool = True) -> None:
         self.facts, self.device = facts, device
@@ -105,32 +113,36 @@ class OutputCache:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Delete what is not kept."""
         self._closing.close()
 
     @property
     def weights(self) -> str:
-        """What rows call the run's weights."""
+        """The fingerprint of the run's weights, as results rows show it."""
         return short_fingerprint(self._fingerprint)
 
     @property
     def model(self) -> Model:
-        """Loaded when first needed: outputs that are there need none."""
+        """Loaded when first needed: stored outputs need no model."""
         if self._model is None:
             self._model = load_model(self.facts, self.device)
             if self.facts.fingerprint() != self._fingerprint:
-                raise RunError(f"the weights in {self.facts.path} were replaced meanwhile; run this again.")
+                raise RunError(f"the weights in {self.facts.path} were replaced in the meantime; run this again.")
         return self._model
 
     def get(self, source: ImageSource, progress: Progress = lambda _done, _total: None) -> StoredOutputs:
-        """From disk, or by a forward pass over the images; `progress` hears of images done and in all."""
+        """From disk, or by a forward pass; `progress` is called with the numbers of images done and in all."""
         if found := self._find(source):
             return found
-        with _alone(self.folder):
+        with _locked(self.folder):
             return self._find(source) or self._compute(source, progress)
 
     def read_ahead(self, sources: Iterable[ImageSource]) -> Iterator[ImageSource]:
-        """Those whose outputs are not there yet, each to be given to `get` before the next is asked for: the images of
-        the next AHEAD sets are read meanwhile, one set after another."""
+        """The sources whose outputs are not stored yet. Pass each to `get` before taking the next one: in the meantime
+        the images of the next AHEAD sets are read, one set after another."""
         missing = iter([source for source in sources if self._find(source) is None])
         reader = ThreadPoolExecutor(1)
         try:
@@ -139,11 +151,11 @@ class OutputCache:
                 source, images = reading.popleft()
                 reading.extend((following, reader.submit(following.load)) for following in islice(missing, 1))
                 yield source._replace(load=images.result)
-        finally:  # also where one cannot be read or the user stops: no more of them is begun
+        finally:  # also where a set cannot be read or the user stops: no further set is begun
             reader.shutdown(wait=False, cancel_futures=True)
 
     def _names(self, source: ImageSource) -> tuple[str, str]:
-        """What the names of a set's files begin with, and its key."""
+        """The beginning of the names of a set's files, and its key."""
         config = self.facts.config
         # defaults may change between versions; what the recipe says is in the weights' fingerprint
         options = effective_options(config.method, config.recipe, config.options)
@@ -183,9 +195,8 @@ class OutputCache:
         facts["device"] = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
         paths: list[Path] = []
         passes = self._passes(source, images, progress)
-        drawing = [self.device] if self.device.type == "cuda" else []
-        # one chunk is written while the next one is computed; the caller's random numbers go on as before
-        with ThreadPoolExecutor(1) as writer, torch.random.fork_rng(drawing):
+        # one chunk is written while the next one is computed; a method that samples goes on drawing from batch to batch
+        with ThreadPoolExecutor(1) as writer, seeded_sampling(self.device):
             written: Future[None] | None = None
             while batches := list(islice(passes, CHUNK // BATCH)):
                 parts, times = zip(*batches, strict=True)
@@ -200,21 +211,15 @@ class OutputCache:
                 written.result()
         return StoredOutputs(tuple(paths), total, seconds, self.model.method.passes, images.classes, facts["device"])
 
-    @torch.no_grad()
     def _passes(self, source: ImageSource, images: ImageSet, progress: Progress) -> Iterator[tuple[Outputs, float]]:
-        """Batch by batch, with the seconds each took. None straddles a chunk, since CHUNK is a multiple of BATCH."""
+        """Batch by batch, with the seconds of each. CHUNK is a multiple of BATCH, so every batch lies in one chunk."""
         model, done = self.model, 0
-        torch.manual_seed(SAMPLING_SEED)
         for batch in open_loader(images, self.device).stream(plain_batches(len(images.labels), BATCH)):
             began = time.perf_counter()
-            if source.change is None:
-                inputs = model.transform.plain(batch.images)
-            else:
-                inputs = source.change(model, batch.images, batch.labels)
-            if self.device.type == "cuda":
-                inputs = inputs.contiguous(memory_format=torch.channels_last)
-            outputs = model.method.predict(inputs)
-            outputs = Outputs.of({**outputs.tensors(), "labels": batch.labels}).to("cpu")
+            predicted = predict_inputs(model.method, source.inputs(model, batch.images, batch.labels)).tensors()
+            if source.logits_only:
+                predicted = {"logits": predicted["logits"], "features": predicted["features"][:, :0]}
+            outputs = Outputs.of({**predicted, "labels": batch.labels}).to("cpu")
             done += len(outputs)
             progress(done, len(images.labels))
             yield outputs, time.perf_counter() - began
@@ -229,15 +234,16 @@ class OutputCache:
 
 
 def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Beside and renamed. Not forced to the disk, as a checkpoint is: what a power cut takes is computed again."""
-    beside = path.with_name(f"{path.name}.part")
+    """Write under another name, then rename. Unlike a checkpoint it is not forced to the disk: outputs that a power cut
+    destroys are computed again."""
+    partial = path.with_name(f"{path.name}.part")
     try:
-        # not save_file, whose files nobody else may read
-        beside.write_bytes(save({name: value.contiguous() for name, value in tensors.items()}, metadata))
-        beside.replace(path)
+        # not save_file: its files can be read by their owner alone
+        partial.write_bytes(save({name: value.contiguous() for name, value in tensors.items()}, metadata))
+        partial.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise _unwritten(path, error) from error
+        partial.unlink(missing_ok=True)
+        raise _write_error(path, error) from error
 
 
 def _metadata(path: Path) -> dict[str, str]:
@@ -254,17 +260,17 @@ def _file_name(name: str) -> str:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process computes outputs into this folder, and keep others out until the end."""
+def _locked(folder: Path) -> Iterator[None]:
+    """Wait until no other process computes outputs into this folder, and keep others out while this is open."""
     with ExitStack() as closing:
         try:
             folder.mkdir(exist_ok=True)
             closing.enter_context(wait_for_lock(folder / ".lock"))
         except OSError as error:
-            raise _unwritten(folder, error) from error
+            raise _write_error(folder, error) from error
         yield
 
 
-def _unwritten(path: Path, error: BaseException | None) -> RunError:
-    why = error.strerror if isinstance(error, OSError) else error
-    return RunError(f"{path} cannot be written ({why}); mend this, or choose --no-cache.")
+def _write_error(path: Path, error: BaseException | None) -> RunError:
+    reason = error.strerror if isinstance(error, OSError) else error
+    return RunError(f"{path} cannot be written ({reason}); make it writable, or choose --no-cache.")

@@ -1,4 +1,4 @@
-"""The images a run is evaluated on, as sources of outputs: its own, foreign ones, noise, and its own attacked."""
+"""The images a run is evaluated on: its own, foreign ones, noise, and its own after an attack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from dsui.data.dataset import ImageSet, MemorySet
+from dsui.data.dataset import ImageSet, MemorySet, Subset
 from dsui.data.fgsm import fgsm
 from dsui.data.folder import FolderSet
 from dsui.data.foreign import as_foreign, foreign_folder
@@ -21,6 +21,7 @@ from dsui.data.pseudo import pseudo_outliers
 from dsui.data.registry import DATASETS, FOLDER, PSEUDO, default_root, folder_path, load
 from dsui.data.splits import class_split, unknown_part
 from dsui.data.stamp import stamp
+from dsui.detectors.odin import Odin
 from dsui.errors import DataError, DsuiError
 from dsui.evaluation.cache import ImageSource
 from dsui.runs.config import RunConfig
@@ -34,8 +35,9 @@ NOISE_IMAGES, NOISE_SEED = 10_000, 0
 class ImageSources:
     """Where the images of one run's evaluation come from; nothing is read before it is needed.
 
-    `skip_bad` leaves unreadable files out of a run that was trained without that; one trained so does it anyway.
-    `trained_on` is the digest of the images the run was trained on, without which held-out ones are taken on trust.
+    `skip_bad` leaves out unreadable files; a run that was trained with it does so in any case.
+    `trained_on` is the digest of the images the run was trained on, by which held-out images are checked; None checks
+    nothing.
     """
 
     def __init__(
@@ -66,12 +68,12 @@ class ImageSources:
         """The images of the classes the run was not trained on."""
         known = self.config.known
         if known is None:
-            raise DsuiError("this run knows all classes of its data; for the open-set task train with --known neal-0.")
+            raise DsuiError("this run knows all classes of its data; for the open-set task, train with --known neal-0.")
         return self._own("unknown", "test", lambda whole: unknown_part(whole, class_split(known, whole)))
 
     def foreign(self, name: str) -> ImageSource:
         """The test split of another data set or any folder of images, brought to the shape of the run's images, or a
-        kind of `PSEUDO` images made from the run's own."""
+        kind of `PSEUDO` images made from the run's own images."""
         if name in PSEUDO:
             own = self.own()
             return ImageSource(f"{own.name}-{name}", own.identity, lambda: pseudo_outliers(name, own.load()))
@@ -80,12 +82,12 @@ class ImageSources:
         return ImageSource(
             name,
             f"{self._stamp(name, 'test')} {self._shape}{self._sifted}",
-            lambda: as_foreign(self._load_foreign(name), self._like()),
+            lambda: as_foreign(self._load_foreign(name), self._empty()),
         )
 
     def noise(self) -> ImageSource:
         identity = f"{NOISE_IMAGES} {NOISE_SEED} {self._shape}"
-        return ImageSource("noise", identity, lambda: noise_set(self._like(), NOISE_IMAGES, NOISE_SEED))
+        return ImageSource("noise", identity, lambda: noise_set(self._empty(), NOISE_IMAGES, NOISE_SEED))
 
     def attacked(self, epsilon: float) -> ImageSource:
         """The in-domain images after one step of FGSM in pixel units, clipped; a step of 0 is no attack."""
@@ -103,29 +105,48 @@ class ImageSources:
 
         return own._replace(name=f"{own.name}-fgsm-{epsilon:g}", identity=f"{own.identity} {epsilon!r}", change=attack)
 
+    def perturbed(self, source: ImageSource, odin: Odin, chosen: Tensor | None = None) -> ImageSource:
+        """The images of a source after ODIN's step; `chosen` are the indices of some of them, by default all."""
+
+        def change(model: Model, images: Tensor, labels: Tensor) -> Tensor:
+            std = self.config.recipe.std
+            return odin.perturb(
+                model.method, source.inputs(model, images, labels), std * images.shape[1] if len(std) == 1 else std
+            )
+
+        def load() -> ImageSet:
+            whole = source.load()
+            return whole if chosen is None else Subset(whole, chosen, whole.name, whole.classes, whole.labels[chosen])
+
+        identity = f"{source.identity} odin {odin.temperature!r} {odin.epsilon!r}"
+        if chosen is not None:
+            identity += f" {hashlib.sha256(chosen.numpy().tobytes()).hexdigest()}"
+        return ImageSource(f"{source.name}-odin", identity, load, change, logits_only=True)
+
     def foreign_names(self) -> tuple[str, ...]:
-        """The published sets that are there, without the run's own; the embedded digits serve no colour model."""
+        """The published sets whose files are present, without the run's own set and the embedded digits, which no
+        colour model takes."""
         root = self.root or default_root()
         present = [name for name, entry in DATASETS.items() if "test" in entry.present(root)]
         return tuple(name for name in present if name not in {self.config.data, "digits", "digits-256"})
 
     def left_out_notes(self) -> list[str]:
-        """How many unreadable files there were in what was read so far."""
+        """A sentence on the unreadable files of each set that was read so far."""
         return [f"{n} unreadable file{'s' * (n > 1)} of {name} left out." for name, n in self._left_out.items()]
 
     def _held_out(self, whole: ImageSet) -> ImageSet:
-        """Of other images the same rule holds out others, some of which the run was trained on."""
+        """From changed training images the same rule would hold out images that the run was trained on."""
         images = training_images(self.config, whole)
         if self.trained_on is not None and digest(images) != self.trained_on.split()[0]:
             raise DsuiError(
-                f"the training images of {self.config.data} are not those of this run any more, so that it cannot be "
-                "told which it held out; bring them back, or evaluate it on the test split."
+                f"the training images of {self.config.data} are not those of this run any more, so it is "
+                "unknown which it held out; bring them back, or evaluate it on the test split."
             )
         return held_out_images(self.config, whole)
 
     @property
     def split(self) -> str:
-        """The in-domain images by name and hash: class split, held-out share and class names."""
+        """The definition of the in-domain images: the class split by name, and a hash of all that chooses them."""
         config = self.config
         facts = f"{config.data} {config.known} {config.held_out} {self.part} {self.classes}"
         return f"{config.known or 'all-classes'}:{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
@@ -136,7 +157,7 @@ class ImageSources:
 
     @property
     def _sifted(self) -> str:
-        """Outputs without the unreadable files must not hide them from whoever did not ask to leave them out."""
+        """Kept outputs of readable files must not serve an evaluation in which unreadable files are an error."""
         return " without bad files" if self.config.skip_bad else ""
 
     def _own(self, name: str, split: str, choose: Callable[[ImageSet], ImageSet]) -> ImageSource:
@@ -156,7 +177,7 @@ class ImageSources:
         return ImageSource(name, identity, images)
 
     def _stamp(self, name: str, split: str) -> str:
-        """Taken once, since a large set has many files."""
+        """Computed once, since a large set has many files."""
         if (name, split) not in self._stamps:
             self._stamps[name, split] = stamp(name, split, self.root)
         return self._stamps[name, split]
@@ -168,7 +189,7 @@ class ImageSources:
         if names != self.classes:
             raise DsuiError(
                 f"the run was trained on {len(self.classes)} classes and {whole.name} now has {len(names)}"
-                f"{'' if len(names) != len(self.classes) else ' others'}; restore the data or train anew."
+                f"{'' if len(names) != len(self.classes) else ' others'}; restore the data or train again."
             )
 
     def _load_foreign(self, name: str) -> ImageSet:
@@ -183,8 +204,8 @@ class ImageSources:
         if isinstance(images, FolderSet) and images.skipped:
             self._left_out[name] = len(images.skipped)
 
-    def _like(self) -> MemorySet:
-        """Nothing but the shape of the run's own images."""
+    def _empty(self) -> MemorySet:
+        """A set without images, of the shape of the run's images."""
         return MemorySet(
             self.config.data, ("any",), torch.zeros(0, *self._shape, dtype=torch.uint8), torch.zeros(0).long()
         )

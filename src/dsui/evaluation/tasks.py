@@ -1,4 +1,4 @@
-"""The five questions put to a trained run, each answered with results rows.
+"""The five tasks of an evaluation. Each asks a trained run a question and answers it with results rows.
 
     misclassification   do errors on the in-domain images score above correct predictions?
     ood                 do images of other data sets score above in-domain images?
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from dsui.data.dataset import MemorySet
 from dsui.data.overlap import overlap_warning
 from dsui.detectors import registry as detectors
 from dsui.detectors.detector import Detector
+from dsui.detectors.odin import Odin
 from dsui.errors import DsuiError
 from dsui.evaluation.cache import ImageSource, OutputCache, StoredOutputs
 from dsui.evaluation.metrics import ranking_metrics, selective_metrics
@@ -37,21 +38,25 @@ TASKS = ("misclassification", "ood", "open-set", "noise", "fgsm")
 EPSILONS = (2 / 255, 4 / 255, 8 / 255, *(step / 10 for step in range(1, 11)))
 """The usual small attacks, and those of the paper."""
 STREAMS = {"prediction": "logits", "density": "class_scores"}
-"""What each stream predicts by. These stand in the place of a score in rows that are no ranking."""
-NAMED = 5
-"""Most classes that a note names."""
+"""The part of the outputs that each stream predicts by. Rows that do not rank have a stream in the place of a score."""
+MOST_NAMED = 5
+"""The most classes that a note names."""
 FIT_IMAGES = 50_000
-"""Most training images a detector is fitted to: a random choice from a larger set."""
-MOMENTS_OF, FEW = 10, 100
-"""Every tenth of them tells what a detector's score is in domain, because kNN would take long over all; of fewer than a
-hundred, all do."""
+"""The most training images a detector is fitted to: a random choice from a larger set."""
+MOMENT_STEP, FEW_IMAGES = 10, 100
+"""The moments of a detector's score are those of every tenth of these images, because kNN would take long over all; of
+fewer than a hundred images, all count."""
 
 Progress = Callable[[str, int, int], None]
 Scores = dict[str, Tensor]
 
 
 class Evaluation:
-    """One run's scores, set by set, and the tasks made of them. Detectors are named as in `dsui.detectors.registry`."""
+    """The scores of one run, set by set, and the tasks made of them. Close it, or use it in a `with` block.
+
+    Detectors are named as in `dsui.detectors.registry`. `progress` is called with the name of a set and the numbers of
+    images done and in all, `warn` with a sentence.
+    """
 
     def __init__(
         self,
@@ -62,43 +67,52 @@ class Evaluation:
         warn: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
         self.cache, self.sources, self.progress, self.warn = cache, sources, progress, warn
-        self._unfitted = {name: detectors.build(name) for name in detector_names}
+        every = {name: detectors.build(name) for name in detector_names}
+        self._perturbing = next((each for each in every.values() if isinstance(each, Odin)), None)
+        self._unfitted = {name: each for name, each in every.items() if not isinstance(each, Odin)}
         # only detectors have enough to compute to be worth a GPU, whose start alone takes longer than all the scores
         self._device = cache.device if self._unfitted else torch.device("cpu")
 
-    def answers(
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cache.close()
+
+    def evaluate(
         self, tasks: Sequence[str], foreign: Sequence[str] = (), epsilons: Sequence[float] = EPSILONS
     ) -> list[ResultRow]:
-        """The results of several tasks; while the model looks at one set, the next one is read."""
+        """The results of several tasks; while the model predicts one set, the next ones are read."""
         needed = [self.sources.own(), self.sources.training()]
         needed += [self.sources.foreign(name) for name in foreign if "ood" in tasks]
-        for source in self.cache.read_ahead(needed):
-            self._outputs(source)
+        self._compute_ahead(needed)
+        if self._odin is not None:
+            self._compute_ahead([self.sources.perturbed(source, self._odin[0]) for source in (needed[0], *needed[2:])])
         for sentence in self.sources.left_out_notes():
             self.warn(sentence)
         return [row for task in tasks for row in self.rows(task, foreign, epsilons)]
 
     def rows(self, task: str, foreign: Sequence[str] = (), epsilons: Sequence[float] = EPSILONS) -> Iterator[ResultRow]:
-        """The results of one task."""
+        """The results of one task. Tasks without foreign sets or attacks ignore `foreign` and `epsilons`."""
         match task:
             case "misclassification":
                 yield from self.misclassification()
             case "ood":
                 for name in foreign:
-                    yield from self._against(task, name, self.sources.foreign(name))
+                    yield from self._rank_against(task, name, self.sources.foreign(name))
             case "open-set":
-                yield from self._against(task, "unknown", self.sources.unknown())
+                yield from self._rank_against(task, "unknown", self.sources.unknown())
             case "noise":
-                yield from self._against(task, "noise", self.sources.noise())
+                yield from self._rank_against(task, "noise", self.sources.noise())
             case "fgsm":
                 for epsilon in epsilons:
-                    yield from self._against(task, epsilon, self.sources.attacked(epsilon))
+                    yield from self._rank_against(task, epsilon, self.sources.attacked(epsilon))
             case _:
                 raise DsuiError(f"no task {task!r}; choose from {', '.join(TASKS)}.")
 
     def misclassification(self) -> Iterator[ResultRow]:
         """Accuracy and calibration of each stream, then every score against the predicting stream's errors."""
-        stored, scores = self._own
+        stored, scores = self._in_domain
         for stream, part in STREAMS.items():
             if (values := stored.part(part)) is not None:
                 yield self._accuracy("accuracy", None, stream, values, stored)
@@ -110,40 +124,52 @@ class Evaluation:
             metrics = ranking_metrics(values, errors) | selective_metrics(values, errors)
             yield self._row("misclassification", None, name, metrics, errors, stored)
 
+    def outputs(self, source: ImageSource) -> StoredOutputs:
+        """The outputs of a set's images, from the cache or by a forward pass."""
+        return self.cache.get(source, lambda done, total: self.progress(source.name, done, total))
+
     def scores(self, source: ImageSource) -> tuple[StoredOutputs, Scores]:
-        """Every score of a set's images, chunk by chunk from its outputs."""
-        stored = self._outputs(source)
-        parts = [self._scored(chunk.to(self._device)) for chunk in stored.chunks(features=bool(self._unfitted))]
-        return stored, {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        """The outputs of a set's images, and every score of them, [N] each."""
+        stored = self.outputs(source)
+        parts = [self._chunk_scores(chunk.to(self._device)) for chunk in stored.chunks(features=bool(self._unfitted))]
+        scores = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        if self._odin is not None:
+            odin, moments = self._odin
+            own, joint = detector_scores("odin")
+            perturbed = self.outputs(self.sources.perturbed(source, odin))
+            scores[own] = torch.cat([odin.score(chunk.to(self._device)) for chunk in perturbed.chunks()])
+            logits = torch.cat([chunk.logits for chunk in stored.chunks(features=False)])
+            scores[joint] = sirc(logits.to(self._device), scores[own], *moments)
+        return stored, scores
 
     @cached_property
-    def _own(self) -> tuple[StoredOutputs, Scores]:
-        """Of the in-domain images, which every task compares with."""
+    def _in_domain(self) -> tuple[StoredOutputs, Scores]:
+        """The in-domain images, which every task compares with."""
         found = self.scores(self.sources.own())
-        self._warn_of_absent(found[0])
+        self._warn_of_absent_classes(found[0])
         return found
 
-    def _against(self, task: str, foreign: str | float, source: ImageSource) -> Iterator[ResultRow]:
-        _, own = self._own
-        stored, theirs = self.scores(source)
+    def _rank_against(self, task: str, foreign: str | float, source: ImageSource) -> Iterator[ResultRow]:
+        _, in_domain = self._in_domain
+        stored, scores = self.scores(source)
         if task == "ood":
             self._warn_of_overlap(source.name, stored)
         if task == "fgsm" and (logits := stored.part("logits")) is not None:
             yield self._accuracy(task, foreign, "prediction", logits, stored)
-        for name, values in own.items():
-            joined = torch.cat([values, theirs[name]])
+        for name, values in in_domain.items():
+            joined = torch.cat([values, scores[name]])
             positive = torch.arange(len(joined), device=joined.device) >= len(values)
             yield self._row(task, foreign, name, ranking_metrics(joined, positive), positive, stored)
 
     def _accuracy(
         self, task: str, foreign: str | float | None, stream: str, values: Tensor, stored: StoredOutputs
     ) -> ResultRow:
-        """How often a stream is right on a set with labels, and how well calibrated, by its logits or scores [N, C]."""
+        """Accuracy and calibration of a stream on a set with labels, from its logits or class scores [N, C]."""
         labels = stored.part("labels")
         assert labels is not None
         return self._row(task, foreign, stream, calibration_metrics(values, labels), None, stored)
 
-    def _scored(self, outputs: Outputs) -> Scores:
+    def _chunk_scores(self, outputs: Outputs) -> Scores:
         scores = all_scores(outputs, self._reference)
         for name, (detector, moments) in self._detectors.items():
             own, joint = detector_scores(name)
@@ -151,12 +177,14 @@ class Evaluation:
             scores.setdefault(joint, sirc(outputs.logits, scores[own], *moments))
         return scores
 
-    def _outputs(self, source: ImageSource) -> StoredOutputs:
-        return self.cache.get(source, lambda done, total: self.progress(source.name, done, total))
+    def _compute_ahead(self, sources: Sequence[ImageSource]) -> None:
+        """Compute the outputs that are not stored yet, while further images are read."""
+        for source in self.cache.read_ahead(sources):
+            self.outputs(source)
 
     @cached_property
     def _training(self) -> StoredOutputs:
-        return self._outputs(self.sources.training())
+        return self.outputs(self.sources.training())
 
     @cached_property
     def _reference(self) -> Reference:
@@ -164,35 +192,55 @@ class Evaluation:
 
     @cached_property
     def _detectors(self) -> dict[str, tuple[Detector, Moments]]:
-        """With the moments of their scores of training images."""
+        """The fitted detectors, with the moments of their scores over training images."""
         if not self._unfitted:
             return {}
-        kept, parts, start = _choice(self._training.count), [], 0
+        chosen, parts, start = _choose_images(self._training.count), [], 0
         for chunk in self._training.chunks():
-            parts.append(_what_detectors_read(chunk, kept[(kept >= start) & (kept < start + len(chunk))] - start))
+            inside = (chosen >= start) & (chosen < start + len(chunk))
+            parts.append(_without_samples(chunk).select(chosen[inside] - start))
             start += len(chunk)
         training = Outputs.concatenated(parts).to(self._device)
-        step = MOMENTS_OF if len(training) >= FEW else 1
-        sample = training.select(torch.arange(0, len(training), step, device=self._device))
+        sample = training.select(_moment_images(len(training)).to(self._device))
         fitted = {}
         for name, detector in self._unfitted.items():
             if obstacle := detectors.obstacle(name, training):
-                self.warn(f"{self.cache.facts.config.method} has {obstacle}, so {name} is left out.")
+                self._warn_of_obstacle(name, obstacle)
                 continue
             try:
                 detector.fit(training)
                 fitted[name] = detector, Moments.of(detector.score(sample))
-            except ValueError as error:  # too few images for this one, say, which is no reason to lose the others
+            except ValueError as error:  # too few images for this one, for example; the others may still be fitted
                 self.warn(f"{name} is left out: {error}")
         return fitted
 
-    def _warn_of_absent(self, stored: StoredOutputs) -> None:
+    @cached_property
+    def _odin(self) -> tuple[Odin, Moments] | None:
+        """ODIN with the moments of its score over training images; None where it is not chosen or left out."""
+        odin = self._perturbing
+        if odin is None:
+            return None
+        if next(self._training.chunks(features=False)).samples is not None:
+            self._warn_of_obstacle("odin", "several passes for each image and no single gradient")
+            return None
+        chosen = _choose_images(self._training.count)
+        sample = self.sources.perturbed(self.sources.training(), odin, chosen[_moment_images(len(chosen))])
+        try:
+            return odin, Moments.of(odin.score(self.outputs(sample).whole()))
+        except ValueError as error:
+            self.warn(f"odin is left out: {error}")
+            return None
+
+    def _warn_of_obstacle(self, detector: str, obstacle: str) -> None:
+        self.warn(f"{self.cache.facts.config.method} has {obstacle}, so {detector} is left out.")
+
+    def _warn_of_absent_classes(self, stored: StoredOutputs) -> None:
         labels = stored.part("labels")
         assert labels is not None
         seen = set(labels.unique().tolist())
         if absent := [name for label, name in enumerate(self.cache.facts.classes) if label not in seen]:
-            named = f"{', '.join(absent[:NAMED])}{' and others' * (len(absent) > NAMED)}"
-            self.warn(f"no image evaluated is of the class {named}, so that the figures say nothing of it.")
+            named = f"{', '.join(absent[:MOST_NAMED])}{' and others' * (len(absent) > MOST_NAMED)}"
+            self.warn(f"no evaluated image is of the class {named}, so the figures say nothing about it.")
 
     def _warn_of_overlap(self, name: str, stored: StoredOutputs) -> None:
         empty = torch.zeros(0, 1, 1, 1, dtype=torch.uint8), torch.zeros(0, dtype=torch.int64)
@@ -239,8 +287,8 @@ class Evaluation:
 
     @cached_property
     def _recipe(self) -> str:
-        """How the run was trained; on the test images also what share of the training images it did without, if that is
-        not the usual one. Scored on that share itself, rows have a protocol of their own."""
+        """How the run was trained; on the test images also the share of the training images it held out, if that is not
+        the usual one. Rows of the held-out images themselves have another protocol instead."""
         facts = self.cache.facts
         config = facts.config
         fewer = self.sources.part == "test" and config.held_out != usual_share(config.data)
@@ -251,15 +299,19 @@ class Evaluation:
         return commit()
 
 
-def _choice(count: int) -> Tensor:
-    """Indices of at most FIT_IMAGES of `count` images, ascending, drawn so that no order of classes decides."""
+def _choose_images(count: int) -> Tensor:
+    """Ascending indices of at most FIT_IMAGES of `count` images, chosen at random: data sets may be sorted by class."""
     return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:FIT_IMAGES].sort().values
 
 
-def _what_detectors_read(outputs: Outputs, kept: Tensor) -> Outputs:
-    """These images, without what sampling methods add."""
-    samples = None if outputs.samples is None else outputs.samples[:, :0]  # of which only their existence is told
-    read = Outputs(
+def _moment_images(count: int) -> Tensor:
+    """Which of `count` fitted images give the moments of a detector's score."""
+    return torch.arange(0, count, MOMENT_STEP if count >= FEW_IMAGES else 1)
+
+
+def _without_samples(outputs: Outputs) -> Outputs:
+    """The parts that detectors read. Of the samples of a sampling method they need to know only that there are some."""
+    samples = None if outputs.samples is None else outputs.samples[:, :0]
+    return Outputs(
         outputs.features, outputs.logits, outputs.labels, samples=samples, weight=outputs.weight, bias=outputs.bias
     )
-    return read.select(kept)

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dsui.evaluation.cache import OutputCache
+from dsui.evaluation.evaluate import open_evaluation
 from dsui.evaluation.results import ResultRow
-from dsui.evaluation.sources import ImageSources, Part
-from dsui.evaluation.tasks import Evaluation, Progress
+from dsui.evaluation.sources import Part
+from dsui.evaluation.tasks import Progress
 from dsui.experiments.figure_points import distributions, embedding
 from dsui.experiments.grid import Cell
 from dsui.runs.folder import CONFIG, WEIGHTS
@@ -72,9 +72,16 @@ def evaluate(cell: Cell, run: Path, conditions: Conditions) -> Outcome:
     """On the test split; where the run held images out, on those instead, so that a selection reads no test set."""
     facts = run_facts(run, None if cell.predictor == cell.config.method else cell.predictor)
     part: Part = "test" if facts.config.held_out == 0 else "held-out"
-    sources = ImageSources(facts.config, facts.classes, part, conditions.root, trained_on=facts.images)
-    with OutputCache(facts, conditions.device, keep=conditions.keep_outputs) as cache:
-        asked = Evaluation(cache, sources, cell.detectors, conditions.images, conditions.warn)
-        rows = asked.answers(cell.tasks, cell.foreign, cell.epsilons)
+    with open_evaluation(
+        facts,
+        conditions.device,
+        detectors=cell.detectors,
+        part=part,
+        root=conditions.root,
+        keep_outputs=conditions.keep_outputs,
+        progress=conditions.images,
+        warn=conditions.warn,
+    ) as evaluation:
+        rows = evaluation.evaluate(cell.tasks, cell.foreign, cell.epsilons)
         points = {None: lambda *_: [], "distributions": distributions, "embedding": embedding}[cell.figure]
-        return Outcome(rows, points(asked, sources, cell.foreign))
+        return Outcome(rows, points(evaluation, evaluation.sources, cell.foreign))

@@ -11,7 +11,7 @@ from dsui.errors import DsuiError
 from dsui.evaluation.tasks import STREAMS
 from dsui.experiments.grid import Block, Cell
 from dsui.methods import registry as methods
-from dsui.scores import COMMON, detector_scores, mistyped
+from dsui.scores import COMMON, detector_scores, is_misspelled
 from dsui.spelling import nearest
 
 LARGEST_SEED = 2**32 - 1
@@ -129,7 +129,7 @@ def _check_score(score: str, fitted: Sequence[str], name: str) -> None:
     if detector in detectors.names() and score not in COMMON and detector not in fitted:
         raise GridError(f"{name}: the table shows {score}, which needs the detector {detector}; add it to `detectors`.")
     there = (*COMMON, *(each for detector in fitted for each in detector_scores(detector)))
-    if mistyped(score, there):
+    if is_misspelled(score, there):
         check_name("score", score, there, f"{name}: there is no")
 
 

@@ -11,9 +11,8 @@ import torch
 
 from dsui.checks import require
 from dsui.data.registry import DATASETS, FOLDER, folder_path
-from dsui.evaluation.cache import OutputCache
-from dsui.evaluation.sources import ImageSources
-from dsui.evaluation.tasks import Evaluation, Progress
+from dsui.evaluation.evaluate import open_evaluation
+from dsui.evaluation.tasks import Progress
 from dsui.report.evidence import Evidence, foreign_sets, gather, record
 from dsui.report.figures import embedding
 from dsui.report.overview import comparison_section, making_section, results_section
@@ -48,13 +47,19 @@ def sections(
     found = []
     shown = list(names or _names([*runs, *beside]))
     for number, (facts, name) in enumerate(zip(runs, shown[: len(runs)], strict=True), 1):
-        sources = ImageSources(facts.config, facts.classes, "test", root, skip_bad)
-        there = sources.foreign_names()
-        evaluated = [other for other in foreign_sets(facts.path) if other in there or _is_folder(other)]
-        others = foreign or evaluated or there
-        with OutputCache(facts, device, keep) as cache:
-            asked = Evaluation(cache, sources, (), _of(name, progress), warn)
-            found.append(gather(name, f"run-{number}-{slug(name)}", asked, others, embedding.POINTS))
+        with open_evaluation(
+            facts,
+            device,
+            root=root,
+            skip_bad=skip_bad,
+            keep_outputs=keep,
+            progress=_of(name, progress),
+            warn=warn,
+        ) as evaluation:
+            there = evaluation.sources.foreign_names()
+            evaluated = [other for other in foreign_sets(facts.path) if other in there or _is_folder(other)]
+            others = foreign or evaluated or there
+            found.append(gather(name, f"run-{number}-{slug(name)}", evaluation, others, embedding.POINTS))
     records = [record(name, facts) for name, facts in zip(shown[len(runs) :], beside, strict=True)]
     everyone = [*found, *records]
     rows = [row for each in everyone for row in each.rows]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dsui.report.tables import Column
+from dsui.score_table import LABELS
 
 
 class Figure(NamedTuple):
@@ -43,13 +44,8 @@ METRICS = {
     "nll": Unit("NLL", False, "nats", 1, 4),
     "brier": Unit("Brier", False, "", 1, 4),
 }
-SCORES = {
-    "max_probability": "Max.P.",
-    "entropy": "Ent.",
-    "density_max_probability": "density Max.P.",
-    "density_entropy": "density Ent.",
-    "log_density": "log-density",
-}
+SCORES = LABELS
+"""What readers see instead of the names of scores."""
 UNKNOWN = "unknown classes"
 """What an open-set test has to find."""
 

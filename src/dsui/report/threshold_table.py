@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from dsui.deploy.threshold_effects import Judged, Limit
+from dsui.deploy.threshold_effects import Limit, SetUncertainties
 from dsui.report.tables import Column, Entry, Line, Table
 
 
-def threshold_table(title: str, limits: Sequence[Limit], kinds: Mapping[str, Judged], calibrated: int) -> Table:
+def threshold_table(
+    title: str, limits: Sequence[Limit], kinds: Mapping[str, SetUncertainties], calibrated: int
+) -> Table:
     """`kinds` by name; `calibrated` is how many images the limits were chosen by."""
     columns = [Column(("uncertainty", "up to"), decimals=3)]
     for name, images in kinds.items():
@@ -18,20 +20,20 @@ def threshold_table(title: str, limits: Sequence[Limit], kinds: Mapping[str, Jud
             columns.append(Column((name, "wrong"), unit="%", scale=100, decimals=2))
     counts = ", ".join(f"{len(images.uncertainties):,} of {name}" for name, images in kinds.items())
     note = f"Wrong: among the accepted. Images: {counts}; the thresholds were chosen by {calibrated:,} others."
-    lines = tuple(Line(each.demand.name, tuple(_cells(each.value, kinds))) for each in limits)
+    lines = tuple(Line(each.criterion.name, tuple(_cells(each.value, kinds))) for each in limits)
     return Table(title, tuple(columns), lines, " ".join([note, *_obstacles(limits)]), corner="accepting by")
 
 
 def _obstacles(limits: Sequence[Limit]) -> list[str]:
     """Why the smallest coverage and the largest risk of those that cannot be met cannot: the others are harder."""
     unmet = [each for each in limits if each.obstacle]
-    coverages = [(each.demand.coverage, each.obstacle) for each in unmet if each.demand.coverage is not None]
-    risks = [(each.demand.risk, each.obstacle) for each in unmet if each.demand.risk is not None]
+    coverages = [(each.criterion.coverage, each.obstacle) for each in unmet if each.criterion.coverage is not None]
+    risks = [(each.criterion.risk, each.obstacle) for each in unmet if each.criterion.risk is not None]
     told = [*(min(coverages)[1:] if coverages else ()), *(max(risks)[1:] if risks else ())]
     return [f"{sentence[:1].upper()}{sentence[1:]}" for sentence in told]
 
 
-def _cells(value: float | None, kinds: Mapping[str, Judged]) -> list[Entry]:
+def _cells(value: float | None, kinds: Mapping[str, SetUncertainties]) -> list[Entry]:
     cells = [Entry(value, text="any" if value == math.inf else "-")]
     for images in kinds.values():
         cells.append(Entry(None if value is None else images.accepted(value)))

@@ -1,8 +1,8 @@
-"""What a trained model must know of its own images to be deployed, measured once at the end of training.
+"""What a trained model must know about its training and held-out images to be deployed, measured when training ends.
 
-`uncertainty` needs the moments of scores over training images (`dsui.scores`), and a threshold needs the
-uncertainties of images the model was not trained on, with whether it was wrong about them. Both lie as JSON in the
-metadata of model.safetensors, so that a run's weights are all that predictions need.
+`uncertainty` needs the moments of scores over training images (`dsui.scores`). A threshold needs the uncertainties of
+images the model was not trained on, and whether it was wrong about them. Both are stored as JSON in the metadata of
+model.safetensors, so that predictions need nothing but the weights of a run.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from dsui.runs.weights import read_metadata
 from dsui.scores import Moments, Reference, all_scores, reference
 
 MOST_IMAGES = 10_000
-"""Of each kind, an even choice where there are more: the deviation of a mean is a hundredth of the images' own."""
+"""The most images of each kind; of more, an evenly spaced choice. The deviation of their mean is then a hundredth of
+that of the images."""
 CALIBRATION = "calibration"
-"""Its name in the metadata of the weights."""
+"""The key in the metadata of the weights."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class Calibration:
     errors: Tensor
 
     def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
-        """By one of the two; see `dsui.runs.threshold`."""
+        """Chosen by coverage or by risk; see `dsui.runs.threshold`."""
         if (coverage is None) == (risk is None):
             raise ValueError("choose a threshold by coverage or by risk, one of the two.")
         self.check()
@@ -51,7 +52,7 @@ class Calibration:
         return at_risk(self.uncertainties, self.errors, risk)
 
     def check(self) -> None:
-        """Whether there are images to choose a threshold by."""
+        """Raise where there are no images to choose a threshold by."""
         if len(self.uncertainties) == 0:
             raise DsuiError(
                 "this model was trained without calibration images, which a threshold needs; train it with "
@@ -72,29 +73,29 @@ class Calibration:
 
     @classmethod
     def from_text(cls, text: str) -> Calibration:
-        """The reverse; a ValueError, KeyError or TypeError where something is missing or strange."""
+        """The reverse of `to_text`; a ValueError, KeyError or TypeError where something is missing or wrong."""
         values = json.loads(text)
         if values["definition"] != DEFINITION:
-            raise ValueError("its uncertainty is defined otherwise")
+            raise ValueError("its uncertainty has another definition")
         moments = {str(name): Moments(float(mean), float(std)) for name, (mean, std) in values["moments"].items()}
         floor = values["log_floor"]
         uncertainties = torch.tensor(values["uncertainties"], dtype=torch.float64)
         errors = torch.tensor(values["errors"], dtype=torch.bool)
         if uncertainties.shape != errors.shape:
-            raise ValueError("as many uncertainties as errors are needed")
+            raise ValueError("it holds unequal numbers of uncertainties and errors")
         return cls(Reference(moments, None if floor is None else float(floor)), uncertainties, errors)
 
 
 def stored_calibration(facts: RunFacts) -> Calibration:
-    """What training stored beside a run's weights."""
+    """The calibration that training stored in the metadata of a run's weights."""
     file = facts.path / WEIGHTS
     text = read_metadata(file).get(CALIBRATION)
     if text is None:
-        raise RunError(f"{file} is of before dsui stored what predictions need; train the run anew.")
+        raise RunError(f"{file} is from a dsui that did not store what predictions need; train the run again.")
     try:
         return Calibration.from_text(text)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RunError(f"{file} holds no calibration that this dsui can read; train the run anew.") from error
+        raise RunError(f"{file} holds no calibration that this dsui can read; train the run again.") from error
 
 
 def measure(
@@ -106,19 +107,19 @@ def measure(
     batch: int,
     device: torch.device,
 ) -> Calibration:
-    """Of a method in evaluation mode; `training` are its `samples` training images, without augmentation.
+    """Measure a method in evaluation mode; `training` holds its `samples` training images, without augmentation.
 
-    A `batch` as large as in training fits into any memory that training fitted into.
+    A `batch` of the size used in training fits into the memory that training fitted into.
     """
 
-    def passes(source: Loader, count: int) -> Iterator[tuple[Outputs, Batch]]:
-        for found in source.stream(even_choice(count).split(batch)):
+    def predictions(loader: Loader, count: int) -> Iterator[tuple[Outputs, Batch]]:
+        for found in loader.stream(even_choice(count).split(batch)):
             yield forward(method, transform, found.images), found
 
-    known = reference(outputs for outputs, _ in passes(training, samples))
+    known = reference(outputs for outputs, _ in predictions(training, samples))
     if held_out is None:
         return Calibration(known, torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.bool))
-    return _sorted(known, passes(open_loader(held_out, device), len(held_out.labels)))
+    return _sorted(known, predictions(open_loader(held_out, device), len(held_out.labels)))
 
 
 def even_choice(count: int, most: int = MOST_IMAGES) -> Tensor:
@@ -128,6 +129,7 @@ def even_choice(count: int, most: int = MOST_IMAGES) -> Tensor:
 
 
 def _sorted(known: Reference, parts: Iterable[tuple[Outputs, Batch]]) -> Calibration:
+    """The held-out images by ascending uncertainty."""
     found = [
         (all_scores(outputs, known)["uncertainty"].cpu(), (outputs.predictions != batch.labels).cpu())
         for outputs, batch in parts

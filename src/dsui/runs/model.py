@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 
 import torch
 from torch import Tensor
@@ -23,57 +25,66 @@ from dsui.runs.recipe_file import training_name
 from dsui.runs.weights import load_weights, read_metadata
 
 SAMPLING_SEED = 0
-_ALONE = Lock()
-"""Random numbers and the precision of products are those of the whole process, so threads wait for each other."""
+_ONE_AT_A_TIME = RLock()
+"""All threads share the random generators and the precision of matrix products, so they take turns."""
 
 
-@torch.no_grad()
-def forward(method: Method, transform: Transform, images: Tensor) -> Outputs:
-    """Outputs of uint8 images [B, C, H, W] on their device, of a method in evaluation mode.
-
-    A method that samples draws alike for every batch; the caller's random numbers go on as if nothing had happened.
-    """
-    device, on_gpu = images.device, images.is_cuda
-    inputs = transform.plain(images)
-    if on_gpu:
-        inputs = inputs.contiguous(memory_format=torch.channels_last)
-    with _ALONE, torch.random.fork_rng([device] if on_gpu else []):
+@contextmanager
+def seeded_sampling(device: torch.device) -> Iterator[None]:
+    """Methods that sample draw the same numbers each time this is entered; afterwards the caller's generators go on as
+    if nothing had happened. Around one batch, every batch draws alike; around several, they draw one after another."""
+    on_gpu = device.type == "cuda"
+    with _ONE_AT_A_TIME, torch.random.fork_rng([device] if on_gpu else []):
         torch.default_generator.manual_seed(SAMPLING_SEED)
         if on_gpu:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(SAMPLING_SEED)
-        return method.predict(inputs)
+        yield
+
+
+@torch.no_grad()
+def predict_inputs(method: Method, inputs: Tensor) -> Outputs:
+    """Outputs of normalised images [B, C, H, W] on their device, of a method in evaluation mode."""
+    if inputs.is_cuda:
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
+    return method.predict(inputs)
+
+
+def forward(method: Method, transform: Transform, images: Tensor) -> Outputs:
+    """Outputs of uint8 images [B, C, H, W] on their device. A method that samples draws alike for every batch."""
+    with seeded_sampling(images.device):
+        return predict_inputs(method, transform.plain(images))
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a run's weights file says of itself."""
+    """What the weights file of a run says about the run."""
 
     path: Path
     config: RunConfig
     classes: tuple[str, ...]
     images: str | None = None
-    """The digest of the images it was trained on; older runs have none."""
+    """The digest of the training images; older runs have none."""
     training: str = ""
-    """How it was trained, whichever method predicts."""
+    """How the run was trained, also where another method predicts."""
 
     @property
     def name(self) -> str:
         return self.path.resolve().name
 
     def fingerprint(self) -> str:
-        """Of the weights' bytes."""
+        """The hash of the bytes of the weights."""
         return fingerprint(self.path)
 
 
 def fingerprint(run: Path) -> str:
-    """Of the bytes of a run's weights, readable or not."""
+    """The hash of the bytes of a run's weights, which need not be readable as weights."""
     with (run / WEIGHTS).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def short_fingerprint(fingerprint: str) -> str:
-    """The digits of it that rows and pages show."""
+    """The first digits of a fingerprint, which rows and pages show."""
     return fingerprint[:16]
 
 
@@ -88,16 +99,16 @@ class Model:
 
 
 def run_facts(run: Path, method: str | None = None) -> RunFacts:
-    """Without reading the weights; `method` is another one to predict with, which must take the same weights."""
+    """The facts of a run, without reading its weights; `method` is another one to predict with the same weights."""
     path = run / WEIGHTS
     if not run.is_dir():
-        raise RunError(f"{run} is no folder of a run; name the --out of a `dsui train`.")
+        raise RunError(f"{run} is not the folder of a run; name the --out of a `dsui train`.")
     metadata = read_metadata(path)
     try:
         config = RunConfig.from_mapping(json.loads(metadata["config"]))
         classes = tuple(str(name) for name in json.loads(metadata["classes"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RunError(f"{path} was not written by `dsui train` of this version; train the run anew.") from error
+        raise RunError(f"{path} was not written by `dsui train` of this version; train the run again.") from error
     training = training_name(config)
     if method is not None and method != config.method:
         find(method)
@@ -113,18 +124,20 @@ def run_facts(run: Path, method: str | None = None) -> RunFacts:
 
 
 def load_model(facts: RunFacts, device: torch.device) -> Model:
-    """The trained run in evaluation mode, with what turns its pixels into inputs."""
+    """The trained run in evaluation mode, with the transform from pixels to its inputs."""
     config = facts.config
     path = facts.path / WEIGHTS
     weights, _ = load_weights(path)
-    if broken := [name for name, each in weights.items() if each.is_floating_point() and not each.isfinite().all()]:
-        raise RunError(f"{path} holds NaN or infinity in {broken[0]}; copy the file again or train the run anew.")
+    if not_finite := [name for name, each in weights.items() if each.is_floating_point() and not each.isfinite().all()]:
+        raise RunError(f"{path} holds NaN or infinity in {not_finite[0]}; copy the file again or train the run again.")
     try:
         method = build(
             config.method, config.backbone, config.channels, len(facts.classes), config.recipe, config.options
         )
     except TypeError as error:
-        raise RunError(f"{path} was written by another version of dsui; use that one or train the run anew.") from error
+        raise RunError(
+            f"{path} was written by another version of dsui; use that one or train the run again."
+        ) from error
     try:
         method.load_state_dict(weights)
     except (RuntimeError, ValueError) as error:
