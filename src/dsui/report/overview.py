@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from dsui.evaluation.results import ResultRow, versions
-from dsui.report.columns import Figure, common
+from dsui.report.columns import Figure, shared_parts
 from dsui.report.comparison import available, compare
 from dsui.report.evidence import Record
 from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, panels
@@ -45,7 +45,8 @@ def results_section(rows: Sequence[ResultRow]) -> Section:
     for title, tasks in TABLES.items():
         figures = [figure for figure in available(rows) if figure.task in tasks and _headline(figure)]
         for part in _parts(figures):
-            own = [word for word, of_all in zip(common(part), common(figures), strict=True) if word and of_all is None]
+            pairs = zip(shared_parts(part), shared_parts(figures), strict=True)
+            own = [text for text, of_all in pairs if text and of_all is None]
             named = ": ".join(filter(None, (title, ", ".join(own))))
             tables.append(to_html(compare(rows, part, title=named)))
     return Section("results", "Results", tables=tables)

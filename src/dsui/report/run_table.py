@@ -69,7 +69,5 @@ def _counts(rows: Sequence[ResultRow]) -> list[str]:
 
 
 def _column(task: str, foreign: str | float | None, metric: str) -> Column:
-    unit = METRICS[metric]
     against = task if foreign in (None, task, "unknown") else foreign
-    name = against if isinstance(against, str) else f"ε {against:.3g}"
-    return Column((name, unit.title), unit.higher_is_better, unit.unit, unit.scale, unit.decimals)
+    return METRICS[metric].column(against if isinstance(against, str) else f"ε {against:.3g}")
