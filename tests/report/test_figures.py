@@ -25,12 +25,13 @@ from dsui.report.figures import canvas
 from dsui.report.figures.canvas import BLUE, INK, SKY, Drawing, pens, to_inline, to_png, to_svg
 from dsui.report.figures.components import component_usage
 from dsui.report.figures.curves import POINTS, PRECISION_RECALL, RISK_COVERAGE, ROC, curves, thinned
-from dsui.report.figures.distributions import distributions, fitted
-from dsui.report.figures.embedding import embedding, evenly_chosen, placed
+from dsui.report.figures.distributions import distributions, fit_gaussian
+from dsui.report.figures.embedding import embedding
 from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, panels
 from dsui.report.figures.profile import densest, least_dense, profile
 from dsui.report.figures.reliability import reliability
 from dsui.report.figures.training import accuracies, losses
+from dsui.report.tsne import evenly_spaced, tsne
 from tests.support import result_row
 
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ def scores_and_marks(seed: int = 0, size: int = 400) -> tuple[Tensor, Tensor]:
 
 def test_a_fitted_gaussian_has_the_mean_and_deviation_of_its_values() -> None:
     sample = values(0)
-    gaussian = fitted(sample)
+    gaussian = fit_gaussian(sample)
     assert gaussian.mean == pytest.approx(np.mean(sample.numpy()), rel=1e-12)  # rounding of a sum
     assert gaussian.deviation == pytest.approx(np.std(sample.numpy(), ddof=1), rel=1e-12)  # likewise
-    assert fitted(sample[:1]).deviation == 0
+    assert fit_gaussian(sample[:1]).deviation == 0
 
 
 def test_every_class_and_the_foreign_set_are_drawn_as_their_gaussians() -> None:
@@ -324,7 +325,7 @@ def test_a_method_without_any_figure_is_not_drawn_and_others_keep_their_colours(
 @given(images=st.integers(1, 5000), points=st.integers(1, 700))
 @settings(deadline=None)
 def test_an_even_choice_is_never_too_large_and_never_doubles_an_image(images: int, points: int) -> None:
-    chosen = evenly_chosen(images, points)
+    chosen = evenly_spaced(images, points)
     assert len(chosen) == min(images, points)
     assert chosen[0] == 0
     assert 1 <= images - int(chosen[-1]) <= -(-images // points), "the choice reaches the end"
@@ -337,19 +338,19 @@ def test_t_sne_is_deterministic_and_keeps_neighbours() -> None:
     labels = torch.arange(90) % 3
     centres = 20 * torch.eye(3, 16)
     features = centres[labels] + torch.randn(90, 16, generator=torch.Generator().manual_seed(0))
-    places = placed(features)
+    places = tsne(features)
     assert places.shape == (90, 2)
-    assert np.array_equal(places, placed(features.clone()))
+    assert np.array_equal(places, tsne(features.clone()))
     distances = torch.cdist(torch.from_numpy(places), torch.from_numpy(places)).fill_diagonal_(float("inf"))
     assert bool((labels[distances.argmin(1)] == labels).all())
 
 
 def test_few_images_can_be_placed_too() -> None:
-    assert np.isfinite(placed(torch.randn(5, 4, generator=torch.Generator().manual_seed(0)))).all()
+    assert np.isfinite(tsne(torch.randn(5, 4, generator=torch.Generator().manual_seed(0)))).all()
 
 
 def test_images_that_are_all_alike_to_the_model_are_placed_and_drawn() -> None:
-    places = placed(torch.ones(9, 4))
+    places = tsne(torch.ones(9, 4))
     drawing = embedding("e", places, torch.arange(9) % 3, ("a\x07b", "\udcff", "c"))
     assert "a\ufffdb" in to_svg(drawing)
     to_inline(drawing)
@@ -562,7 +563,7 @@ def test_a_legend_stays_inside_its_figure() -> None:
     assert axes_of(drawing).get_window_extent().height > 0.5 * canvas.HEIGHT * drawing.figure.dpi
 
 
-@pytest.mark.parametrize(("package", "draw"), [("matplotlib", example), ("openTSNE", lambda: placed(torch.rand(9, 2)))])
+@pytest.mark.parametrize(("package", "draw"), [("matplotlib", example), ("openTSNE", lambda: tsne(torch.rand(9, 2)))])
 def test_a_missing_package_is_one_sentence(package: str, draw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(DsuiError, match=rf"^figures and reports need {package}; run pip install {package}\.$"):

@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from dsui.data.dataset import ImageSet
-from dsui.evaluation.cache import ImageSource, StoredOutputs
+from dsui.evaluation.cache import ImageSource
 from dsui.evaluation.results import ResultRow, read
 from dsui.evaluation.tasks import Evaluation
 from dsui.report.columns import SCORES, UNKNOWN
-from dsui.report.figures.embedding import evenly_chosen
+from dsui.report.tsne import sample_features
 from dsui.runs.folder import LOG, RESULTS
 from dsui.runs.model import RunFacts
 
@@ -177,7 +176,6 @@ def _seen(asked: Evaluation, source: ImageSource, points: int) -> SeenImages:
     labels, logits = stored.part("labels"), stored.part("logits")
     assert labels is not None
     assert logits is not None
-    chosen = evenly_chosen(stored.count, points)
     return SeenImages(
         source.name,
         source.load,
@@ -185,16 +183,5 @@ def _seen(asked: Evaluation, source: ImageSource, points: int) -> SeenImages:
         logits,
         stored.part("log_joint"),
         {name: values.cpu() for name, values in scores.items()},
-        chosen,
-        _features(stored, chosen),
+        *sample_features(stored, points),
     )
-
-
-def _features(stored: StoredOutputs, chosen: Tensor) -> Tensor:
-    """Of some images, chunk by chunk, since those of all may not fit into memory."""
-    found, start = [], 0
-    for chunk in stored.chunks():
-        inside = (chosen >= start) & (chosen < start + len(chunk))
-        found.append(chunk.features[chosen[inside] - start])
-        start += len(chunk)
-    return torch.cat(found)

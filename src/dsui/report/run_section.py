@@ -8,11 +8,11 @@ from collections.abc import Callable
 import torch
 
 from dsui.report.confusion import MOST_CLASSES, accuracy_table, confusion_table, counts, largest_confusions_table
-from dsui.report.evidence import Evidence, SeenImages, score_label
+from dsui.report.evidence import Evidence, score_label
 from dsui.report.figures.components import component_usage
 from dsui.report.figures.curves import PRECISION_RECALL, RISK_COVERAGE, ROC, curves
-from dsui.report.figures.distributions import distributions
-from dsui.report.figures.embedding import embedding, placed
+from dsui.report.figures.distributions import distributions, probability_or_entropy
+from dsui.report.figures.embedding import embedding
 from dsui.report.figures.profile import densest, least_dense, profile
 from dsui.report.figures.reliability import reliability
 from dsui.report.figures.training import accuracies, losses
@@ -20,6 +20,7 @@ from dsui.report.html_table import to_html
 from dsui.report.run_table import run_table
 from dsui.report.section import Details, Section
 from dsui.report.thumbnails import most, thumbnails
+from dsui.report.tsne import tsne
 from dsui.runs.recipe_file import training_name
 
 DRAWN = ("max_probability", "entropy", "log_density", "energy", "mutual_information", "uncertainty")
@@ -112,7 +113,7 @@ def _foreign(evidence: Evidence) -> Section:
             (f"{prefix}max_probability", f"largest probability{stream}", 1.0),
             (f"{prefix}entropy", f"entropy{stream} (nats)", math.log(len(classes))),
         ):
-            ours, theirs = _value(score, own), _value(score, foreign)
+            ours, theirs = (probability_or_entropy(score, images.scores[score]) for images in (own, foreign))
             groups = {name: ours[marked] for name, marked in members.items()}
             name = f"{key}-distribution-{score.replace('_', '-')}"
             section.drawings.append(distributions(name, quantity, largest, groups, (foreign.name, theirs)))
@@ -124,12 +125,6 @@ def _foreign(evidence: Evidence) -> Section:
         drawing = curves(f"{key}-foreign-{name}", kind, drawn, positive, "foreign images", "in-domain images")
         section.drawings.append(drawing)
     return section
-
-
-def _value(score: str, seen: SeenImages) -> torch.Tensor:
-    """Max.P. and entropy themselves, of scores that are ln(1 - max p) and ln H."""
-    value = seen.scores[score].exp()
-    return 1 - value if score.endswith("max_probability") else value
 
 
 def _densities(evidence: Evidence) -> Section | None:
@@ -154,8 +149,8 @@ def _features(evidence: Evidence) -> Section | None:
     if len(own.chosen) < SMALLEST_EMBEDDING:
         return None
     labels = own.labels[own.chosen]
-    alone = embedding(f"{key}-tsne", placed(own.features), labels, classes)
-    both = placed(torch.cat([own.features, foreign.features]))
+    alone = embedding(f"{key}-tsne", tsne(own.features), labels, classes)
+    both = tsne(torch.cat([own.features, foreign.features]))
     ours, theirs = both[: len(labels)], both[len(labels) :]
     together = embedding(f"{key}-tsne-foreign", ours, labels, classes, (foreign.name, theirs))
     words = (

@@ -23,6 +23,11 @@ BINS, POINTS, FEW_POINTS = 40, 120, 33
 Values = NDArray[np.float64]
 
 
+def probability_or_entropy(score: str, values: Tensor) -> Tensor:
+    """max p or H, which the paper shows, of the scores ln(1 - max p) and ln H."""
+    return 1 - values.exp() if score.endswith("max_probability") else values.exp()
+
+
 class Gaussian(NamedTuple):
     mean: float
     deviation: float
@@ -35,7 +40,7 @@ class Gaussian(NamedTuple):
         return self.mean + self.deviation * steps, np.exp(-0.5 * steps**2)
 
 
-def fitted(values: Tensor) -> Gaussian:
+def fit_gaussian(values: Tensor) -> Gaussian:
     """Mean and deviation (ddof 1) of [N] values; a single value deviates by 0."""
     values = values.double()
     return Gaussian(values.mean().item(), values.std().item() if len(values) > 1 else 0.0)
@@ -48,7 +53,7 @@ def distributions(
     """`own`: the values of each class's images, [N] each, between 0 and `largest`; `foreign`: a set's name and its."""
     figure, axes = panel()
     together = torch.cat(list(own.values()))
-    groups = {group: fitted(values) for group, values in own.items()}
+    groups = {group: fit_gaussian(values) for group, values in own.items()}
     means = [group.mean for group in groups.values()]
     told = f"Of {len(together):,} in-domain images the classes' means lie between {min(means):.3g} and {max(means):.3g}"
     axes.stairs(*_histogram(together, largest), fill=True, color=BLUE, alpha=0.25)
@@ -60,7 +65,7 @@ def distributions(
         for (group, gaussian), pen in zip(groups.items(), pens(), strict=False):
             axes.plot(*gaussian.curve(), color=pen.color, linestyle=pen.dashes, linewidth=1.2, label=short(group))
     if foreign is not None:
-        gaussian = fitted(foreign[1])
+        gaussian = fit_gaussian(foreign[1])
         axes.plot(*gaussian.curve(), color=INK, linewidth=2.4, label=f"{short(foreign[0])} (foreign)")
         told += f"; {foreign[0]} has mean {gaussian.mean:.3g} and deviation {gaussian.deviation:.3g}"
     axes.set(xlim=(0, largest), ylim=(0, 1.08), xlabel=quantity, ylabel="density / its maximum")
