@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
@@ -103,9 +104,9 @@ def _render_experiment(name: str, results: Path) -> RenderedBlock:
 
 def _build_table(spec: BlockSpec, results: Path) -> tuple[Table, list[Figure]]:
     """The table and the figures of its columns. The lines of a grid come in its order, then those of other rows."""
-    grid = load_grid(spec.grid) if spec.grid else None
+    grid = _grid(spec.grid) if spec.grid else None
     names = [spec.file] if isinstance(spec.file, str) else spec.file
-    rows = list(_read_rows([results / f"{name}.jsonl" for name in names], spec.where, grid))
+    rows = list(_read_rows(spec, [results / f"{name}.jsonl" for name in names]))
     figures = _figures(_column_blocks(spec, grid), available(rows), needed=spec.table is not None, files=names)
     methods = dict.fromkeys(row.method for row in rows)
     table = compare(
@@ -119,23 +120,35 @@ def _build_table(spec: BlockSpec, results: Path) -> tuple[Table, list[Figure]]:
     return table, figures
 
 
-def _read_rows(paths: Iterable[Path], where: dict[str, Any], grid: Grid | None) -> Iterator[ResultRow]:
+def _read_rows(spec: BlockSpec, paths: Iterable[Path]) -> Iterator[ResultRow]:
     """Rows on their lines: by their own label, by the label the grid gives them, or by method and training."""
-    labels = {}
-    for cell in grid.cells if grid else ():
-        config = cell.config
-        labels[cell.predictor, config.data, config.backbone, training_name(config)] = cell.label
+    labels = _labels(spec.grid) if spec.grid else {}
     own_names = set(labels.values()) - {method for method, *_ in labels}  # a method's name does not tell its recipe
-    wanted = {name: value if isinstance(value, list) else [value] for name, value in where.items()}
+    wanted = {name: value if isinstance(value, list) else [value] for name, value in spec.where.items()}
     for path in paths:
         for text in path.read_text().splitlines():
             row = _modernize(ResultRow.from_json(text))
             label = json.loads(text).get("label") or labels.get((row.method, row.data, row.backbone, row.recipe))
-            if grid and not label:
+            if spec.grid and not label:
                 label = row.method if row.method in own_names else f"{row.method} ({row.recipe})"
             named = {**vars(row), "label": label}
             if all(named[name] in values or (name == "method" and label in values) for name, values in wanted.items()):
                 yield relabel(row, label) if label else row
+
+
+@cache
+def _grid(name: str) -> Grid:
+    """Kept, since many blocks share a grid and a grid of many cells takes seconds to read."""
+    return load_grid(name)
+
+
+@cache
+def _labels(grid: str) -> dict[tuple[str, str, str, str], str]:
+    """The label of each cell of a grid, by what its rows say: method, data, backbone and training."""
+    return {
+        (cell.predictor, cell.config.data, cell.config.backbone, training_name(cell.config)): cell.label
+        for cell in _grid(grid).cells
+    }
 
 
 def _modernize(row: ResultRow) -> ResultRow:
