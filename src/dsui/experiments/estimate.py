@@ -19,7 +19,7 @@ from dsui.data.dataset import MemorySet
 from dsui.data.registry import FOLDER, dataset_info
 from dsui.data.splits import class_split
 from dsui.errors import DataError
-from dsui.report.evidence import read_log
+from dsui.report.run_data import read_log
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import LOG, STATE, WEIGHTS
 

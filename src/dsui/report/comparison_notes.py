@@ -62,11 +62,11 @@ def row_notes(rows: Sequence[ResultRow], figures: Set[Figure]) -> list[str]:
     if class_splits:
         notes.append(f"Known classes in open-set tests: {'; '.join(sorted(set[str]().union(*class_splits.values())))}.")
     if len(set(map(frozenset, class_splits.values()))) > 1:
-        notes.append("Not all methods were asked about the same ones; compare those that were.")
+        notes.append("Not all methods know the same classes; compare only those that do.")
     if any(len(mixed) > 1 for mixed in protocols.values()):
-        notes.append("Rows of different protocols stand in one column; compare them apart.")
+        notes.append("Rows of different protocols stand in one column; compare them separately.")
     if mixed_tasks := sorted({str(task) for (_, task, *_), mixed in images.items() if len(mixed) > 1}):
-        notes.append(f"Figures of different images stand in one column ({', '.join(mixed_tasks)}); compare them apart.")
+        notes.append(f"Figures of different images stand in one column ({', '.join(mixed_tasks)}); compare them separately.")
     if any(len(same) > 1 for same in runs.values()):
         notes.append("Some runs of a method share their seed, so they may not be independent.")
     return notes

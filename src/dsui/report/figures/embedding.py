@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from dsui.report.figures.canvas import INK, PAPER, Drawing, dots, panel, short, styled
+from dsui.report.figures.canvas import INK, PAPER, Drawing, class_colors, new_panel, shorten, styled
 from dsui.report.tsne import Positions
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 POINTS = 400
 """Most images of one set; with more of them t-SNE takes longer than all else of a page."""
 NAMED_CLASSES = 20
-"""More classes than this are not named in the figure."""
+"""With more classes the figure does not name them."""
 DOT, ARM = 3.4, 0.011
-"""Points across a dot, and the arm of a cross as a share of half the figure."""
+"""The width of a dot in points, and the arm of a cross as a share of half the figure."""
 
 
 @styled
@@ -31,7 +31,7 @@ def embedding(
     foreign: tuple[str, Positions] | None = None,
 ) -> Drawing:
     """`labels` index `classes`, one for each of `positions` [N, 2]; foreign images have no class."""
-    figure, axes = panel(height=3.9)
+    figure, axes = new_panel(height=3.9)
     everywhere = positions if foreign is None else np.concatenate([positions, foreign[1]])
     low, high = everywhere.min(0), everywhere.max(0)
     centre, half = (low + high) / 2, 0.55 * max(float((high - low).max()), 1e-9)
@@ -42,7 +42,7 @@ def embedding(
     if foreign is not None:
         arm = ARM * half
         _segments(axes, foreign[1], [(-arm, -arm, arm, arm), (-arm, arm, arm, -arm)], INK, width=0.6)
-    for label, (text, color) in enumerate(zip(classes, dots(), strict=False)):
+    for label, (text, color) in enumerate(zip(classes, class_colors(), strict=False)):
         own = positions[(labels == label).numpy()]
         if len(own) == 0:
             continue
@@ -50,7 +50,7 @@ def embedding(
         if len(classes) <= NAMED_CLASSES:
             frame = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.7, "pad": 0.8}
             x, y = float(np.median(own[:, 0])), float(np.quantile(own[:, 1], 0.95)) + 0.03 * half
-            axes.text(x, y, short(text), ha="center", va="bottom", color=INK, fontsize=9, bbox=frame)
+            axes.text(x, y, shorten(text), ha="center", va="bottom", color=INK, fontsize=9, bbox=frame)
     shown = f"{len(positions)} in-domain images" + (
         "" if foreign is None else f" and {len(foreign[1])} of {foreign[0]}"
     )
