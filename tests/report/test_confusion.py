@@ -87,7 +87,7 @@ def test_the_largest_confusions_are_listed_in_order_with_their_share_of_the_clas
         assert line.cells[1].mean == expected[true, guess]
         share = expected[true, guess] / int((labels == true).sum())
         assert line.cells[2].mean == pytest.approx(share, rel=1e-6)  # float32 against float64
-    assert f"of {(expected > 0).sum()} that occur" in table.note
+    assert f"of {(expected > 0).sum()} confusions that occur" in table.note
 
 
 def test_without_errors_there_is_no_confusion() -> None:

@@ -66,7 +66,9 @@ def row_notes(rows: Sequence[ResultRow], figures: Set[Figure]) -> list[str]:
     if any(len(mixed) > 1 for mixed in protocols.values()):
         notes.append("Rows of different protocols stand in one column; compare them separately.")
     if mixed_tasks := sorted({str(task) for (_, task, *_), mixed in images.items() if len(mixed) > 1}):
-        notes.append(f"Figures of different images stand in one column ({', '.join(mixed_tasks)}); compare them separately.")
+        notes.append(
+            f"Figures of different images stand in one column ({', '.join(mixed_tasks)}); compare them separately."
+        )
     if any(len(same) > 1 for same in runs.values()):
         notes.append("Some runs of a method share their seed, so they may not be independent.")
     return notes
