@@ -1,9 +1,9 @@
 """A bare training loop on 256 digits of scikit-learn, for studies that reach into the head: `geometry` and `starts`.
 
-DS-UI or a plain linear head on the same net, data, order and schedule. Every seed draws its own training images. Weight
-decay spares the mixture's parameters; everything else is equal.
+It trains DS-UI or a plain linear head on the same net, data, order and schedule. Every seed draws other training
+images. The parameters of the mixture have no weight decay; everything else is equal.
 
-Its settings were chosen by these same test digits, with 35 trials of the DS-UI head and 3 of the linear one
+The settings were chosen by these same test digits, with 35 trials of the DS-UI head and 3 of the linear one
 (docs/research-log.md).
 """
 
@@ -53,7 +53,7 @@ class Images(NamedTuple):
     noise: Tensor
 
 
-class Trained(NamedTuple):
+class TrainedNet(NamedTuple):
     backbone: SmallNet
     head: nn.Linear | MoGMMHead
 
@@ -72,24 +72,27 @@ def train(
     objective: DualSupervisedLoss | None,
     seed: int,
     recipe: Recipe,
-    before_epoch: Callable[[int, Trained], None] = lambda _epoch, _model: None,
-) -> Trained:
-    """Train with the given objective, or with cross-entropy on a plain linear head if it is None."""
+    before_epoch: Callable[[int, TrainedNet], None] = lambda _epoch, _model: None,
+) -> TrainedNet:
+    """Train with the given objective, or with cross-entropy on a plain linear head if it is None.
+
+    `before_epoch` is called with the number of the epoch and the net.
+    """
     torch.manual_seed(seed)
     backbone = SmallNet()
     head: nn.Linear | MoGMMHead
     if objective is None:
         head = nn.Linear(backbone.out_features, CLASSES)
-        decayed, spared = [*backbone.parameters(), *head.parameters()], []
+        decayed, undecayed = [*backbone.parameters(), *head.parameters()], []
     else:
         head = MoGMMHead(backbone.out_features, CLASSES, recipe.components, logit_scale=recipe.scale)
-        decayed, spared = [*backbone.parameters()], [*head.parameters()]
-    groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": spared, "weight_decay": 0.0}]
+        decayed, undecayed = [*backbone.parameters()], [*head.parameters()]
+    groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": undecayed, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=recipe.peak_rate)
     steps = recipe.epochs * (len(images.train) // recipe.batch)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.peak_rate, total_steps=steps)
     order = torch.Generator().manual_seed(seed)
-    model = Trained(backbone, head)
+    model = TrainedNet(backbone, head)
     for epoch in range(recipe.epochs):
         before_epoch(epoch, model)
         shuffled = torch.randperm(len(images.train), generator=order)
@@ -109,7 +112,7 @@ def train(
 
 
 @torch.no_grad()
-def measure(model: Trained, images: Images) -> dict[str, dict[str, float]]:
+def measure(model: TrainedNet, images: Images) -> dict[str, dict[str, float]]:
     """Per score: accuracy, and AUROC for errors and against each foreign set."""
     outputs = [model.head(model.backbone(part)) for part in (images.test, images.photos, images.noise)]
     logits = [out if isinstance(out, Tensor) else out.logits for out in outputs]
@@ -118,14 +121,14 @@ def measure(model: Trained, images: Images) -> dict[str, dict[str, float]]:
     return {
         name: {
             "accuracy": 1 - errors.double().mean().item(),
-            "error_auroc": auroc(home, errors),
-            "photos_auroc": _foreign_auroc(home, photos),
-            "noise_auroc": _foreign_auroc(home, noise),
+            "error_auroc": auroc(in_domain, errors),
+            "photos_auroc": _foreign_auroc(in_domain, photos),
+            "noise_auroc": _foreign_auroc(in_domain, noise),
         }
-        for name, (home, photos, noise) in uncertainties.items()
+        for name, (in_domain, photos, noise) in uncertainties.items()
     }
 
 
-def _foreign_auroc(home: Tensor, foreign: Tensor) -> float:
-    is_foreign = torch.arange(len(home) + len(foreign)) >= len(home)
-    return auroc(torch.cat([home, foreign]), is_foreign)
+def _foreign_auroc(in_domain: Tensor, foreign: Tensor) -> float:
+    is_foreign = torch.arange(len(in_domain) + len(foreign)) >= len(in_domain)
+    return auroc(torch.cat([in_domain, foreign]), is_foreign)

@@ -1,12 +1,14 @@
-"""Documents whose tables and figures are made from committed results rows.
+"""Writes the tables and figures of README.md and docs/ from the committed rows in results/.
 
-What stands in README.md or docs/ between the lines
+    python -m studies.documents       # in the root of the repository; `make tables` does the same
+
+writes every block between two lines like
 
     <!-- results: {file: cifar10-resnet18-paper, grid: cifar10-paper} -->
     <!-- end -->
 
-is written by `python -m studies.documents`, run in the repository; `studies.document_blocks` says what may be
-asked for. The tests do the same in memory and fail where a document says something else.
+and the figures of such blocks in docs/figures/. `studies.document_blocks` explains the keys. The tests do the same in
+memory and fail where a document differs.
 """
 
 from __future__ import annotations
@@ -19,36 +21,34 @@ from pathlib import Path
 from yaml import YAMLError
 
 from dsui.errors import DsuiError
-from studies.document_blocks import Specification, made
+from studies.document_blocks import BlockSpec, render_block
 
 RESULTS, DOCS, FIGURES = Path("results"), Path("docs"), Path("docs/figures")
 BEGIN = re.compile(r"^<!-- results:", re.MULTILINE)
-BLOCK = re.compile(
-    r"^(?P<begin><!-- results:(?P<asked>.*?)-->\n)(?P<shown>.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL
-)
+BLOCK = re.compile(r"^(?P<begin><!-- results:(?P<spec>.*?)-->\n).*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
-def documents(root: Path) -> Iterator[Path]:
+def find_documents(root: Path) -> Iterator[Path]:
     yield from sorted(root.glob("*.md"))
     yield from sorted((root / DOCS).rglob("*.md"))
 
 
-def regenerated(root: Path) -> dict[Path, str]:
-    """Every document that has blocks, and every figure of theirs, as the rows say they should be."""
+def regenerate(root: Path) -> dict[Path, str]:
+    """Every document with blocks and every figure of a block, by path, as the rows make them; writes nothing."""
     files: dict[Path, str] = {}
-    for path in documents(root):
+    for path in find_documents(root):
         text = path.read_text(encoding="utf-8")
         blocks = list(BLOCK.finditer(text))
         if len(blocks) != len(BEGIN.findall(text)):
             raise DsuiError(f"{path} has a block without its end; write <!-- end --> on a line of its own.")
         for block in reversed(blocks):
-            asked = _asked(path, block)
-            figure = root / FIGURES / f"{asked.figure}.svg"
+            spec = _parse(path, block)
+            figure = root / FIGURES / f"{spec.figure}.svg"
             try:
-                shown, svg = made(asked, root / RESULTS, os.path.relpath(figure, path.parent))
+                markdown, svg = render_block(spec, root / RESULTS, os.path.relpath(figure, path.parent))
             except (OSError, ValueError) as error:
-                raise DsuiError(f"{path}, block {block['asked'].strip()!r}: {error}") from error
-            text = f"{text[: block.start()]}{block['begin']}\n{shown}\n\n<!-- end -->{text[block.end() :]}"
+                raise DsuiError(f"{path}, block {block['spec'].strip()!r}: {error}") from error
+            text = f"{text[: block.start()]}{block['begin']}\n{markdown}\n\n<!-- end -->{text[block.end() :]}"
             if svg is not None:
                 files[figure] = svg
         if blocks:
@@ -56,19 +56,19 @@ def regenerated(root: Path) -> dict[Path, str]:
     return files
 
 
-def _asked(path: Path, block: re.Match[str]) -> Specification:
+def _parse(path: Path, block: re.Match[str]) -> BlockSpec:
     try:
-        return Specification.parsed(block["asked"])
+        return BlockSpec.parse(block["spec"])
     except (ValueError, YAMLError) as error:
         raise DsuiError(f"{path}: {error}") from error
 
 
 def main(root: Path = Path()) -> None:
-    for path, text in regenerated(root).items():
+    for path, text in regenerate(root).items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-            print(f"{path} is written anew")
+            print(f"{path} is updated.")
 
 
 if __name__ == "__main__":

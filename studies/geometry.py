@@ -1,12 +1,12 @@
-"""The paper's Figure 1 as figures: how tight are the classes, and how far apart?
+"""The paper's Figure 1 in numbers: how tight are the classes, and how far apart?
 
-Measured on test digits, on features as a projecting head sees them: standardised, then scaled to unit length,
-so that no net gains by growing its features. On that sphere the two are linked (a class's mean squared distance
-to its mean is 1 - |mean|^2), so read them together with their ratio.
+Measured on test digits, on features as a projecting head sees them: standardised, then scaled to unit length, so that
+no net gains by growing its features. On that sphere the two numbers are linked (a class's mean squared distance to its
+mean is 1 - |mean|^2), so read them together with their ratio.
 
     python -m studies.geometry results/geometry.jsonl
 
-writes one JSON line per variant and seed.
+writes one JSON line for each variant and seed; `studies.documents` puts the table into docs/method.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SEEDS = 5
 
 class Variant(NamedTuple):
     objective: Objective | None
-    """None is cross-entropy of a linear head."""
+    """None: cross-entropy of a linear head."""
     scale: float = SCALE_AT_START
 
 

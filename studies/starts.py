@@ -1,11 +1,11 @@
-"""Where should the mixtures start? Random means of several sizes, and EM on the features after some epochs.
+"""Where should the mixtures start? At random means of several sizes, or at EM on the features after some epochs.
 
-Six seeds of the digits experiment each, K = 4. "EM start, unit variances" keeps the means that EM finds and
-sets the variances back to 1; "shrunk" mixes each variance with 1 as ten further samples would.
+Each variant has six seeds of the digits experiment, with K = 4. "EM start, unit variances" keeps the means that EM
+finds and sets the variances back to 1; "shrunk" mixes each variance with 1, as ten further samples would.
 
     python -m studies.starts results/starts.jsonl
 
-writes one JSON line per variant and seed.
+writes one JSON line for each variant and seed; `studies.documents` puts the table into docs/research-log.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 
 from dsui.head import MoGMMHead
 from dsui.objectives import DualSupervisedLoss
-from studies.digits import Recipe, Trained, load, measure, train
+from studies.digits import Recipe, TrainedNet, load, measure, train
 
 SEEDS = 6
 START_EPOCH = 5
@@ -32,7 +32,8 @@ COLUMNS = {
     "photos AUROC": ("energy", "photos_auroc"),
     "noise AUROC": ("energy", "noise_auroc"),
 }
-Treatment = Callable[[MoGMMHead, int], None]
+VarianceTreatment = Callable[[MoGMMHead, int], None]
+"""Changes the variances of a head that EM started from so many samples."""
 
 
 @torch.no_grad()
@@ -58,7 +59,7 @@ def keep_variances(_head: MoGMMHead, _samples: int) -> None:
 RANDOM = {
     f"random means, deviation {deviation}": partial(random_means, deviation) for deviation in (1.0, 0.3, 0.1, 0.03)
 }
-FROM_DATA: dict[str, Treatment] = {
+FROM_DATA: dict[str, VarianceTreatment] = {
     f"EM start after {START_EPOCH} epochs": keep_variances,
     f"EM start after {START_EPOCH} epochs, unit variances": unit_variances,
     f"EM start after {START_EPOCH} epochs, variances shrunk": shrunk_variances,
@@ -69,7 +70,7 @@ def run(variant: str, seed: int) -> dict[str, float]:
     recipe = Recipe()
     images = load(seed, recipe.train_images)
 
-    def start(epoch: int, model: Trained) -> None:
+    def start(epoch: int, model: TrainedNet) -> None:
         head = model.head
         assert isinstance(head, MoGMMHead)
         if epoch == 0 and variant in RANDOM:

@@ -15,7 +15,7 @@ from torch import Tensor
 from dsui import scores
 from dsui.evaluation.metrics import auroc, ties
 from dsui.outputs import Outputs
-from dsui.report.run_section import DRAWN, FOREIGN_SCORES
+from dsui.report.run_section import CURVE_SCORES, FOREIGN_SCORES
 from dsui.score_table import JOINT, PLAIN, SIRC, is_variant
 
 torch.manual_seed(0)
@@ -262,7 +262,7 @@ def test_every_score_is_described_in_the_documentation() -> None:
 
 
 def test_scores_that_reports_choose_are_scores_of_the_table() -> None:
-    assert {*DRAWN, *FOREIGN_SCORES} <= set(scores.COMMON)
+    assert {*CURVE_SCORES, *FOREIGN_SCORES} <= set(scores.COMMON)
 
 
 def test_joint_scores_and_variants_are_shown_only_on_request() -> None:

@@ -348,4 +348,4 @@ def test_methods_asked_about_different_unknown_classes_are_told(tmp_path: Path) 
         rows = [replace(row, task="open-set", foreign="unknown", split=f"{split}:x") for row in rows_of(method, 0, 0.9)]
         append(tmp_path / "rows.jsonl", rows[1:])
     said = " ".join(dsui("--results", tmp_path / "rows.jsonl").stdout.split())
-    assert "Known classes in open-set tests: neal-0; neal-1. Not all methods were asked about the same ones" in said
+    assert "Known classes in open-set tests: neal-0; neal-1. Not all methods know the same classes" in said

@@ -247,3 +247,19 @@ def test_three_methods_with_two_figures_are_ranked_by_both() -> None:
 def test_nothing_to_compare_is_told() -> None:
     with pytest.raises(ValueError, match="no figures to compare"):
         compare([])
+
+
+def test_named_lines_come_first_in_their_order_and_one_without_a_figure_is_dashes() -> None:
+    quoted = [
+        replace(row, data="cifar10", backbone="resnet18", foreign="svhn", task="ood") for row in paper_rows("table4")
+    ]
+    table = compare(THREE, [AUROC], lines=["rkl", "gone", "rkl"], quoted=quoted[:3])
+    assert [line.label for line in table.lines if not line.quoted] == ["rkl", "gone", "dsui", "msp"]
+    assert [line.quoted for line in table.lines] == sorted(line.quoted for line in table.lines)
+    assert any(line.quoted for line in table.lines)
+    assert cell(table, "gone") == Entry()
+    usual = compare(THREE, [AUROC], quoted=quoted[:3])
+    assert (table.note, table.columns) == (usual.note, usual.columns)
+    assert {line.label: line for line in usual.lines if not line.quoted} == {
+        line.label: line for line in table.lines if not line.quoted and line.label != "gone"
+    }

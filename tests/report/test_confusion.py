@@ -1,4 +1,4 @@
-"""The counts of classes taken for others are scikit-learn's, and of many classes the largest are told."""
+"""The confusion matrix is scikit-learn's; of many classes the largest confusions are listed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import confusion_matrix
+from sklearn import metrics
 from torch import Tensor
 
-from dsui.report.confusion import LARGEST, NEVER, accuracy_table, confusion_table, counts, largest_confusions_table
+from dsui.report.confusion import (
+    LARGEST,
+    NEVER,
+    accuracy_table,
+    confusion_matrix,
+    confusion_table,
+    largest_confusions_table,
+)
 from dsui.report.html_table import to_html
 from dsui.report.tables import Table
 
@@ -34,8 +41,8 @@ def means(table: Table) -> list[tuple[str, list[float | None]]]:
 @settings(deadline=None, max_examples=25)
 def test_counts_are_those_of_scikit_learn(seed: int, classes: int) -> None:
     labels, predicted = sample(seed, classes)
-    expected = confusion_matrix(labels, predicted, labels=range(classes))
-    assert np.array_equal(counts(labels, predicted, classes).numpy(), expected)
+    expected = metrics.confusion_matrix(labels, predicted, labels=range(classes))
+    assert np.array_equal(confusion_matrix(labels, predicted, classes).numpy(), expected)
 
 
 def test_the_table_has_images_and_accuracy_of_each_class_and_all_counts() -> None:
@@ -68,11 +75,11 @@ def test_accuracies_of_many_classes_begin_with_the_worst_and_end_with_those_with
 
 
 @pytest.mark.parametrize("classes", [13, 100])
-def test_the_largest_confusions_are_told_in_order_with_their_share_of_the_class(classes: int) -> None:
+def test_the_largest_confusions_are_listed_in_order_with_their_share_of_the_class(classes: int) -> None:
     labels, predicted = sample(1, classes, 2000)
-    table = largest_confusions_table(names(classes), counts(labels, predicted, classes))
+    table = largest_confusions_table(names(classes), confusion_matrix(labels, predicted, classes))
     assert table is not None
-    expected = confusion_matrix(labels, predicted, labels=range(classes))
+    expected = metrics.confusion_matrix(labels, predicted, labels=range(classes))
     np.fill_diagonal(expected, 0)
     assert [line.cells[1].mean for line in table.lines] == sorted(expected.flatten(), reverse=True)[:LARGEST]
     for line in table.lines:
@@ -80,7 +87,7 @@ def test_the_largest_confusions_are_told_in_order_with_their_share_of_the_class(
         assert line.cells[1].mean == expected[true, guess]
         share = expected[true, guess] / int((labels == true).sum())
         assert line.cells[2].mean == pytest.approx(share, rel=1e-6)  # float32 against float64
-    assert f"of {(expected > 0).sum()} that occur" in table.note
+    assert f"of {(expected > 0).sum()} confusions that occur" in table.note
 
 
 def test_without_errors_there_is_no_confusion() -> None:

@@ -22,15 +22,16 @@ from dsui.evaluation.metrics import aupr, aurc, auroc
 from dsui.evaluation.reliability import reliability_bins
 from dsui.evaluation.results import ResultRow
 from dsui.report.figures import canvas
-from dsui.report.figures.canvas import BLUE, INK, SKY, Drawing, pens, to_inline, to_png, to_svg
+from dsui.report.figures.canvas import BLUE, INK, SKY, Drawing, series_styles, to_inline, to_png, to_svg
 from dsui.report.figures.components import component_usage
-from dsui.report.figures.curves import POINTS, PRECISION_RECALL, RISK_COVERAGE, ROC, curves, thinned
-from dsui.report.figures.distributions import distributions, fitted
-from dsui.report.figures.embedding import embedding, evenly_chosen, placed
+from dsui.report.figures.curves import POINTS, PRECISION_RECALL, RISK_COVERAGE, ROC, curves, thin_curve
+from dsui.report.figures.distributions import distributions, fit_gaussian
+from dsui.report.figures.embedding import embedding
 from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, panels
 from dsui.report.figures.profile import densest, least_dense, profile
 from dsui.report.figures.reliability import reliability
 from dsui.report.figures.training import accuracies, losses
+from dsui.report.tsne import evenly_spaced, tsne
 from tests.support import result_row
 
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ def scores_and_marks(seed: int = 0, size: int = 400) -> tuple[Tensor, Tensor]:
 
 def test_a_fitted_gaussian_has_the_mean_and_deviation_of_its_values() -> None:
     sample = values(0)
-    gaussian = fitted(sample)
+    gaussian = fit_gaussian(sample)
     assert gaussian.mean == pytest.approx(np.mean(sample.numpy()), rel=1e-12)  # rounding of a sum
     assert gaussian.deviation == pytest.approx(np.std(sample.numpy(), ddof=1), rel=1e-12)  # likewise
-    assert fitted(sample[:1]).deviation == 0
+    assert fit_gaussian(sample[:1]).deviation == 0
 
 
 def test_every_class_and_the_foreign_set_are_drawn_as_their_gaussians() -> None:
@@ -106,7 +107,7 @@ def test_the_area_under_a_drawn_curve_is_the_metric() -> None:
         area = np.trapezoid(y, x) if kind is ROC else (np.diff(x) * y[1:]).sum()
         assert area == pytest.approx(metric(scores, marks), abs=1e-12)  # sums of 400 terms
         assert label == f"Max.P. {100 * metric(scores, marks):.2f}"
-    _, risks = thinned(*RISK_COVERAGE.curve(scores, marks), points=len(scores))
+    _, risks = thin_curve(*RISK_COVERAGE.curve(scores, marks), points=len(scores))
     assert risks.mean() == pytest.approx(aurc(scores, marks), abs=1e-12)  # likewise
     label = next(iter(drawn(curves("c", RISK_COVERAGE, {"Ent.": scores}, marks, "errors", "others"))))
     assert label == f"Ent. {1000 * aurc(scores, marks):.2f}"
@@ -128,9 +129,9 @@ def test_the_base_rate_is_a_line_below_the_precision_and_a_figure_in_its_caption
     drawing = curves("c", PRECISION_RECALL, {"Ent.": scores}, marks, "foreign images", "in-domain images")
     (base,) = [line for line in axes_of(drawing).lines if line.get_color() == canvas.FAINT]
     assert np.asarray(base.get_ydata()).tolist() == pytest.approx([26_032 / 26_332] * 2)
-    assert "A coin has 98.9 %, the share of foreign images among all images" in drawing.caption
+    assert "The faint line is chance: 98.9 %, the share of foreign images among all images" in drawing.caption
     assert base.get_zorder() < min(line.get_zorder() for line in axes_of(drawing).lines if line is not base)
-    assert "A coin" not in curves("c", RISK_COVERAGE, {"Ent.": scores}, marks, "errors", "others").caption
+    assert "chance" not in curves("c", RISK_COVERAGE, {"Ent.": scores}, marks, "errors", "others").caption
 
 
 def test_scores_differ_by_more_than_colour() -> None:
@@ -268,13 +269,13 @@ def test_of_attacks_it_is_drawn_how_many_images_are_still_right() -> None:
 def test_a_single_line_of_dsui_is_ink_and_several_are_told_apart() -> None:
     def colors(*methods: str) -> dict[str, str]:
         two = [*rows("ood", "photos"), *rows("noise", "noise")]
-        made = [replace(row, method=method) for row in two if row.method == "dsui" for method in methods]
-        (first, _), *_ = panels(made, PAIRS)
+        rows_of_methods = [replace(row, method=method) for row in two if row.method == "dsui" for method in methods]
+        (first, _), *_ = panels(rows_of_methods, PAIRS)
         return {str(each.get_label()): str(each[0].get_color()) for each in axes_of(first).containers}
 
     one = colors("dsui", "msp", "rkl")
     assert one["dsui"] == INK
-    assert one["msp"] == next(pens()).color
+    assert one["msp"] == next(series_styles()).color
     assert len(set(one.values())) == 3
     assert len(set(colors("dsui", "dsui K1", "msp").values())) == 3
 
@@ -324,7 +325,7 @@ def test_a_method_without_any_figure_is_not_drawn_and_others_keep_their_colours(
 @given(images=st.integers(1, 5000), points=st.integers(1, 700))
 @settings(deadline=None)
 def test_an_even_choice_is_never_too_large_and_never_doubles_an_image(images: int, points: int) -> None:
-    chosen = evenly_chosen(images, points)
+    chosen = evenly_spaced(images, points)
     assert len(chosen) == min(images, points)
     assert chosen[0] == 0
     assert 1 <= images - int(chosen[-1]) <= -(-images // points), "the choice reaches the end"
@@ -337,19 +338,19 @@ def test_t_sne_is_deterministic_and_keeps_neighbours() -> None:
     labels = torch.arange(90) % 3
     centres = 20 * torch.eye(3, 16)
     features = centres[labels] + torch.randn(90, 16, generator=torch.Generator().manual_seed(0))
-    places = placed(features)
+    places = tsne(features)
     assert places.shape == (90, 2)
-    assert np.array_equal(places, placed(features.clone()))
+    assert np.array_equal(places, tsne(features.clone()))
     distances = torch.cdist(torch.from_numpy(places), torch.from_numpy(places)).fill_diagonal_(float("inf"))
     assert bool((labels[distances.argmin(1)] == labels).all())
 
 
 def test_few_images_can_be_placed_too() -> None:
-    assert np.isfinite(placed(torch.randn(5, 4, generator=torch.Generator().manual_seed(0)))).all()
+    assert np.isfinite(tsne(torch.randn(5, 4, generator=torch.Generator().manual_seed(0)))).all()
 
 
 def test_images_that_are_all_alike_to_the_model_are_placed_and_drawn() -> None:
-    places = placed(torch.ones(9, 4))
+    places = tsne(torch.ones(9, 4))
     drawing = embedding("e", places, torch.arange(9) % 3, ("a\x07b", "\udcff", "c"))
     assert "a\ufffdb" in to_svg(drawing)
     to_inline(drawing)
@@ -485,7 +486,7 @@ def example(name: str = "example", label: str = "a line") -> Drawing:
 
 
 def test_the_first_thirty_pens_are_all_different() -> None:
-    assert len({(pen.color, pen.dashes) for pen in islice(pens(), 30)}) == 30
+    assert len({(pen.color, pen.dashes) for pen in islice(series_styles(), 30)}) == 30
 
 
 def test_colours_stand_out_from_white() -> None:
@@ -494,7 +495,7 @@ def test_colours_stand_out_from_white() -> None:
         linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    for pen in islice(pens(), 6):
+    for pen in islice(series_styles(), 6):
         assert 1.05 / (luminance(pen.color) + 0.05) >= 3, f"{pen.color} has less contrast than WCAG asks of graphics"
 
 
@@ -562,7 +563,7 @@ def test_a_legend_stays_inside_its_figure() -> None:
     assert axes_of(drawing).get_window_extent().height > 0.5 * canvas.HEIGHT * drawing.figure.dpi
 
 
-@pytest.mark.parametrize(("package", "draw"), [("matplotlib", example), ("openTSNE", lambda: placed(torch.rand(9, 2)))])
+@pytest.mark.parametrize(("package", "draw"), [("matplotlib", example), ("openTSNE", lambda: tsne(torch.rand(9, 2)))])
 def test_a_missing_package_is_one_sentence(package: str, draw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(DsuiError, match=rf"^figures and reports need {package}; run pip install {package}\.$"):
@@ -576,5 +577,5 @@ def test_ten_classes_of_dots_have_ten_colours() -> None:
 
 
 def test_the_two_blues_are_not_drawn_with_the_same_dashes() -> None:
-    first = list(islice(pens(), 5))
+    first = list(islice(series_styles(), 5))
     assert [pen.dashes for pen in first if pen.color == BLUE] != [pen.dashes for pen in first if pen.color == SKY]

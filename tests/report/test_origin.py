@@ -14,10 +14,11 @@ from dsui.data.folder import folder_set
 from dsui.data.foreign import ReshapedSet, as_foreign
 from dsui.data.noise import noise_set
 from dsui.data.splits import class_split, known_part, unknown_part
-from dsui.report.evidence import SeenImages
 from dsui.report.page import page
+from dsui.report.run_data import ScoredImages
 from dsui.report.section import Section
 from dsui.report.thumbnails import origin, thumbnails
+from dsui.report.tsne import FeatureSample
 
 CLASSES = ("cat", "dog", "owl")
 EACH = 5
@@ -76,17 +77,17 @@ def test_images_that_are_no_files_have_no_origin(pets: Path) -> None:
     assert origin(images.in_memory(), 1) is None
 
 
-def seen(images: ImageSet) -> SeenImages:
-    count, nothing = len(images.labels), torch.zeros(0)
+def scored(images: ImageSet) -> ScoredImages:
+    count, no_features = len(images.labels), FeatureSample(torch.zeros(0), torch.zeros(0))
     scores = {"energy": torch.arange(count)}
-    return SeenImages("test", lambda: images, images.labels, torch.zeros(count, 3), None, scores, nothing, nothing)
+    return ScoredImages("test", lambda: images, images.labels, torch.zeros(count, 3), None, scores, no_features)
 
 
 def test_a_picture_is_shown_above_the_path_of_its_file(pets: Path) -> None:
     images = folder_set(pets, "test", 8, skip_bad=True)
-    made = thumbnails(seen(images), torch.tensor([1, 5]), "energy", CLASSES, foreign=False)
-    assert [each.file for each in made] == ["test/cat/<2>.png", "test/dog/<1>.png"], "cat/<1>.png was skipped"
-    html = page("", "", [Section("images", "Images", images=made)])
+    shown = thumbnails(scored(images), torch.tensor([1, 5]), "energy", CLASSES, foreign=False)
+    assert [each.file for each in shown] == ["test/cat/<2>.png", "test/dog/<1>.png"], "cat/<1>.png was skipped"
+    html = page("", "", [Section("images", "Images", images=shown)])
     for name in ("test/cat/&lt;2&gt;.png", "test/dog/&lt;1&gt;.png"):
         assert f'title="{name}"' in html
         assert f'<span class="file">{name}</span>' in html
@@ -95,7 +96,7 @@ def test_a_picture_is_shown_above_the_path_of_its_file(pets: Path) -> None:
 
 def test_pictures_without_a_file_say_nothing_of_one(pets: Path) -> None:
     images = folder_set(pets, "test", 8, skip_bad=True).in_memory()
-    made = thumbnails(seen(images), torch.tensor([1]), "energy", CLASSES, foreign=False)
-    html = page("", "", [Section("images", "Images", images=made)])
+    shown = thumbnails(scored(images), torch.tensor([1]), "energy", CLASSES, foreign=False)
+    html = page("", "", [Section("images", "Images", images=shown)])
     assert "title=" not in html
     assert 'class="file"' not in html

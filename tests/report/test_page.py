@@ -33,15 +33,15 @@ from dsui.evaluation.tasks import Evaluation
 from dsui.report import assembly
 from dsui.report.assembly import sections
 from dsui.report.confusion import NEVER
-from dsui.report.evidence import Evidence, gather
 from dsui.report.figures import embedding
 from dsui.report.html_table import to_html
 from dsui.report.overview import comparison_section, results_section
 from dsui.report.page import page, write_figures, write_page
+from dsui.report.run_data import RunData, collect_run_data
 from dsui.report.run_section import _classes, run_section
 from dsui.report.section import Section
 from dsui.report.tables import Column, Entry, Line, Table
-from dsui.report.thumbnails import most, png
+from dsui.report.thumbnails import highest, png
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS
 from dsui.runs.images import training_images
@@ -85,19 +85,18 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def evidence(shelf: Path) -> dict[str, Evidence]:
-    return {method: gathered(run_facts(shelf / method)) for method in ("msp", "dsui")}
+def run_data(shelf: Path) -> dict[str, RunData]:
+    return {method: collect(run_facts(shelf / method)) for method in ("msp", "dsui")}
 
 
-def gathered(facts: RunFacts, foreign: tuple[str, ...] = ("photos",), name: str | None = None) -> Evidence:
+def collect(facts: RunFacts, foreign: tuple[str, ...] = ("photos",), name: str | None = None) -> RunData:
     sources = ImageSources(facts.config, facts.classes)
     with OutputCache(facts, CPU) as cache:
-        asked = Evaluation(cache, sources)
-        return gather(name or facts.name, f"run-1-{facts.name}", asked, foreign, POINTS)
+        return collect_run_data(name or facts.name, f"run-1-{facts.name}", Evaluation(cache, sources), foreign, POINTS)
 
 
 @pytest.fixture(scope="session")
-def made(shelf: Path) -> list[Section]:
+def built(shelf: Path) -> list[Section]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embedding, "POINTS", POINTS)
         return sections([run_facts(shelf / method) for method in ("msp", "dsui")], CPU, foreign=("photos",))
@@ -106,12 +105,12 @@ def made(shelf: Path) -> list[Section]:
 @pytest.fixture
 def no_figures_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that look at nothing but the rest."""
-    monkeypatch.setattr(assembly, "run_section", lambda each, _alone, _step: Section(each.key, f"Run {each.name}"))
+    monkeypatch.setattr(assembly, "run_section", lambda each, _only, _done: Section(each.key, f"Run {each.name}"))
 
 
 @pytest.fixture(scope="session")
-def html(made: list[Section]) -> str:
-    return page("Two <methods> & digits", "A lead.", made)
+def html(built: list[Section]) -> str:
+    return page("Two <methods> & digits", "A lead.", built)
 
 
 class Element:
@@ -263,29 +262,32 @@ def cells(outline: Outline, caption: str) -> list[str]:
     return found
 
 
-def test_the_headline_is_what_the_scores_give(outline: Outline, evidence: dict[str, Evidence]) -> None:
+def test_the_headline_is_what_the_scores_give(outline: Outline, run_data: dict[str, RunData]) -> None:
     shown = cells(outline, "Accuracy, and finding errors by their uncertainty")
     for method in ("msp", "dsui"):
-        own = evidence[method].own
+        own = run_data[method].own
         assert f"{100 * own.correct.double().mean():.2f}" in shown
         for score in ("max_probability", "entropy", "uncertainty"):
             assert f"{100 * auroc(own.scores[score], ~own.correct):.2f}" in shown
     assert len(shown) == 2 * 7, "accuracy, and AUROC and AUPR of three scores"
     foreign = cells(outline, "Finding foreign images by their uncertainty")
-    assert f"{100 * foreign_auroc(evidence['dsui'], 'entropy'):.2f}" in foreign
+    assert f"{100 * foreign_auroc(run_data['dsui'], 'entropy'):.2f}" in foreign
     assert len(foreign) == 2 * 6, "AUROC of three scores for photos and noise"
 
 
-def foreign_auroc(seen: Evidence, score: str) -> float:
-    joined = torch.cat([seen.own.scores[score], seen.foreign.scores[score]])
-    return auroc(joined, torch.arange(len(joined)) >= len(seen.own.labels))
+def foreign_auroc(data: RunData, score: str) -> float:
+    joined = torch.cat([data.own.scores[score], data.foreign.scores[score]])
+    return auroc(joined, torch.arange(len(joined)) >= len(data.own.labels))
 
 
-def test_curves_tell_the_figures_of_the_scores(made: list[Section], evidence: dict[str, Evidence]) -> None:
-    told = {drawing.name: drawing.description for section in made for drawing in section.all_drawings()}
-    own = evidence["dsui"].own
-    assert f"log-density {100 * foreign_auroc(evidence['dsui'], 'log_density'):.2f}" in told["run-2-dsui-foreign-roc"]
-    assert f"energy {100 * auroc(own.scores['energy'], ~own.correct):.2f}" in told["run-2-dsui-errors-roc"]
+def test_curves_tell_the_figures_of_the_scores(built: list[Section], run_data: dict[str, RunData]) -> None:
+    descriptions = {drawing.name: drawing.description for section in built for drawing in section.all_drawings()}
+    own = run_data["dsui"].own
+    assert (
+        f"log-density {100 * foreign_auroc(run_data['dsui'], 'log_density'):.2f}"
+        in descriptions["run-2-dsui-foreign-roc"]
+    )
+    assert f"energy {100 * auroc(own.scores['energy'], ~own.correct):.2f}" in descriptions["run-2-dsui-errors-roc"]
 
 
 def test_a_headline_table_too_wide_for_paper_is_continued_in_another_that_says_what_it_holds() -> None:
@@ -306,8 +308,8 @@ def names(section: Section) -> set[str]:
     return {re.sub(r"^run-\d-[a-z]+-", "", drawing.name) for drawing in section.all_drawings()}
 
 
-def test_densities_are_shown_of_a_method_that_has_them(made: list[Section]) -> None:
-    of_run = {section.heading: section for section in made}
+def test_densities_are_shown_of_a_method_that_has_them(built: list[Section]) -> None:
+    of_run = {section.heading: section for section in built}
     assert "Class densities" in headings(of_run["Run dsui"])
     assert "Class densities" not in headings(of_run["Run msp"])
     only = names(of_run["Run dsui"]) - names(of_run["Run msp"])
@@ -318,12 +320,15 @@ def test_densities_are_shown_of_a_method_that_has_them(made: list[Section]) -> N
     assert {"reliability", "distribution-entropy", "loss", "accuracy"} < names(of_run["Run msp"])
 
 
-def test_what_was_not_evaluated_is_a_sentence_that_says_what_to_run(made: list[Section], shelf: Path) -> None:
-    attacks = next(inner for section in made for inner in section.sections if "FGSM" in inner.heading)
+def test_what_was_not_evaluated_is_a_sentence_that_says_what_to_run(built: list[Section], shelf: Path) -> None:
+    attacks = next(inner for section in built for inner in section.sections if "FGSM" in inner.heading)
     command = f"dsui evaluate {shelf / 'msp'} {shelf / 'dsui'} --tasks fgsm"
-    assert attacks.words == [f"No attack has been evaluated at two strengths or more; run: {command}"]
-    making = made[-1]
-    assert "msp: not in results.jsonl, so computed for this page: misclassification, photos, noise." in making.words
+    assert attacks.paragraphs == [f"No attack has been evaluated at two strengths or more; run: {command}"]
+    provenance = built[-1]
+    assert (
+        "msp: not in results.jsonl, so computed for this page: misclassification, photos, noise."
+        in provenance.paragraphs
+    )
     assert not (shelf / "msp" / "results.jsonl").exists(), "the page does not change a run's results"
 
 
@@ -332,7 +337,7 @@ def test_the_command_that_attacks_names_what_it_needs_to_find_the_images(shelf: 
 
     def of(data: str, *, skip_bad: bool) -> list[str]:
         run = replace(facts, path=Path("my runs/a"), config=replace(facts.config, data=data))
-        return shlex.split(assembly._attack([run], Path("my data"), skip_bad))[2:]
+        return shlex.split(assembly._attack_command([run], Path("my data"), skip_bad))[2:]
 
     assert of("digits", skip_bad=True) == ["my runs/a", "--tasks", "fgsm"], "its images come with scikit-learn"
     assert of("cifar10", skip_bad=True) == ["my runs/a", "--tasks", "fgsm", "--root", "my data"]
@@ -344,8 +349,8 @@ def test_attacks_of_one_strength_are_no_heading_without_content() -> None:
     attacked = [replace(ROW, task="fgsm", foreign=size, score="entropy", metrics={"auroc": 0.5}) for size in (0.1, 0.3)]
     one, two = (comparison_section(rows, "dsui evaluate").sections[-1] for rows in (attacked[:1], attacked))
     assert one.heading == two.heading == "Under attack by FGSM"
-    assert (len(one.words), one.drawings) == (1, [])
-    assert (two.words, len(two.drawings)) == ([], 1)
+    assert (len(one.paragraphs), one.drawings) == (1, [])
+    assert (two.paragraphs, len(two.drawings)) == ([], 1)
 
 
 def test_nobody_needs_the_paper_to_read_the_page(outline: Outline) -> None:
@@ -355,27 +360,27 @@ def test_nobody_needs_the_paper_to_read_the_page(outline: Outline) -> None:
 
 
 def test_a_class_by_class_table_stands_with_the_errors_and_of_many_classes_it_is_short(
-    made: list[Section], evidence: dict[str, Evidence]
+    built: list[Section], run_data: dict[str, RunData]
 ) -> None:
-    own = evidence["dsui"].own
-    (table,) = part(made, "dsui", "Its own errors", "Class by class").tables
+    own = run_data["dsui"].own
+    (table,) = part(built, "dsui", "Its own errors", "Class by class").tables
     counted = confusion_matrix(own.labels, own.logits.argmax(1))
     rows = table.partition("<tbody>")[2].split("<tr>")[1:]
     for row, images, numbers in zip(rows, counted.sum(1), counted, strict=True):
         found = re.findall("<td>(.*?)</td>", row)
         assert found[0] == str(images)
         assert [0 if cell == NEVER else int(cell) for cell in found[2:]] == numbers.tolist()
-    many = replace(evidence["dsui"].facts, classes=tuple(f"class {label}" for label in range(13)))
+    many = replace(run_data["dsui"].facts, classes=tuple(f"class {label}" for label in range(13)))
     wide = replace(own, logits=F.pad(own.logits, (0, 3), value=-1e9))
-    section = _classes(replace(evidence["dsui"], facts=many, own=wide))
+    section = _classes(replace(run_data["dsui"], facts=many, own=wide))
     assert "Largest confusions" in section.tables[0]
-    assert [details.summary for details in section.details] == ["Accuracy of each class"]
-    assert section.details[0].table.count('<th scope="row">') == 13
+    assert [folded.summary for folded in section.folded_tables] == ["Accuracy of each class"]
+    assert section.folded_tables[0].table.count('<th scope="row">') == 13
 
 
-def part(made: list[Section], run: str, *path: str) -> Section:
+def part(built: list[Section], run: str, *path: str) -> Section:
     """A section within that of a run, by its headings."""
-    found = next(section for section in made if section.heading == f"Run {run}")
+    found = next(section for section in built if section.heading == f"Run {run}")
     for heading in path:
         found = next(inner for inner in found.sections if inner.heading == heading)
     return found
@@ -386,64 +391,64 @@ def shown_images(section: Section) -> list[int]:
     return [int(re.findall(r"\d+", image.alternative)[0]) for image in section.images]
 
 
-def test_the_images_shown_are_those_with_the_extreme_scores(made: list[Section], evidence: dict[str, Evidence]) -> None:
-    seen, images = evidence["dsui"], part(made, "dsui", "Images to look at").sections
+def test_the_images_shown_are_those_with_the_extreme_scores(built: list[Section], run_data: dict[str, RunData]) -> None:
+    data, images = run_data["dsui"], part(built, "dsui", "Images to look at").sections
     uncertain, wrong, strange, passing = images
-    uncertainty = seen.own.scores["uncertainty"].numpy()
+    uncertainty = data.own.scores["uncertainty"].numpy()
     assert sorted(uncertainty[shown_images(uncertain)]) == pytest.approx(np.sort(uncertainty)[-8:])
     assert all(re.search(r"is (\d), predicted (?!\1)", image.alternative) for image in wrong.images)
-    errors = np.flatnonzero(~seen.own.correct.numpy())
+    errors = np.flatnonzero(~data.own.correct.numpy())
     assert shown_images(wrong)[0] == errors[uncertainty[errors].argmin()]
-    density = -seen.foreign.scores["log_density"].numpy()
+    density = -data.foreign.scores["log_density"].numpy()
     assert shown_images(strange)[0] == density.argmin()
     assert shown_images(passing)[0] == density.argmax()
     assert strange.images[0].lines[2] == f"log-density \N{MINUS SIGN}{-density.min():.1f}"
 
 
-def test_the_profile_shows_the_pictures_of_its_two_images(made: list[Section], evidence: dict[str, Evidence]) -> None:
-    seen, densities = evidence["dsui"], part(made, "dsui", "Class densities")
+def test_the_profile_shows_the_pictures_of_its_two_images(built: list[Section], run_data: dict[str, RunData]) -> None:
+    data, densities = run_data["dsui"], part(built, "dsui", "Class densities")
     normal, abnormal = shown_images(densities)
-    density = -seen.own.scores["log_density"]
-    assert bool(seen.own.correct[normal])
-    assert density[normal] == density[seen.own.correct].max()
-    assert abnormal == int(seen.foreign.scores["log_density"].argmax())
+    density = -data.own.scores["log_density"]
+    assert bool(data.own.correct[normal])
+    assert density[normal] == density[data.own.correct].max()
+    assert abnormal == int(data.foreign.scores["log_density"].argmax())
     assert densities.images[0].source == png(load("digits", "test").read(torch.tensor([normal]))[0])
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_a_run_without_errors_or_without_hits_says_so(evidence: dict[str, Evidence], right: bool) -> None:
-    own = evidence["msp"].own
+def test_a_run_without_errors_or_without_hits_says_so(run_data: dict[str, RunData], right: bool) -> None:
+    own = run_data["msp"].own
     labels = own.logits.argmax(1) if right else (own.logits.argmax(1) + 1) % 10
-    section = run_section(replace(evidence["msp"], own=replace(own, labels=labels)), alone=True)
+    section = run_section(replace(run_data["msp"], own=replace(own, labels=labels)), only_run=True)
     errors = next(inner for inner in section.sections if inner.heading == "Its own errors")
     assert len(errors.drawings) == 1
-    assert errors.words == [
+    assert errors.paragraphs == [
         "Every image is classified correctly, so there are no errors to find."
         if right
-        else "No image is classified correctly, so errors cannot be told from anything."
+        else "No image is classified correctly, so there is nothing to tell errors from."
     ]
 
 
-def test_a_run_is_headed_by_how_it_was_trained_as_its_rows_have_it(evidence: dict[str, Evidence]) -> None:
-    of_fewer = [replace(row, recipe="demo, calibration=0.2") for row in evidence["msp"].rows]
-    section = run_section(replace(evidence["msp"], rows=of_fewer), alone=True)
-    assert "backbone small, recipe demo, calibration=0.2, seed 0: " in section.words[0]
+def test_a_run_is_headed_by_how_it_was_trained_as_its_rows_have_it(run_data: dict[str, RunData]) -> None:
+    of_fewer = [replace(row, recipe="demo, calibration=0.2") for row in run_data["msp"].rows]
+    section = run_section(replace(run_data["msp"], rows=of_fewer), only_run=True)
+    assert "backbone small, recipe demo, calibration=0.2, seed 0: " in section.paragraphs[0]
 
 
 @pytest.mark.usefixtures("no_figures_of_runs")
 def test_a_single_run_opens_with_its_own_scores(shelf: Path) -> None:
     first, *_ = alone = sections([run_facts(shelf / "msp")], CPU, foreign=("photos",))
     outline = Outline(page("One", "", alone))
-    assert "misclassification" in first.words[0]
-    assert "of 797 images" in first.words[0]
+    assert "misclassification" in first.paragraphs[0]
+    assert "of 797 images" in first.paragraphs[0]
     assert outline.of("caption")[0].text == "msp: msp on digits, small, recipe demo, epochs=3, seed 0"
     assert [element.text for element in outline.of("h3")].count("Scores") == 0
 
 
-def test_settings_of_mixtures_are_those_of_the_run_that_has_them(made: list[Section], outline: Outline) -> None:
-    (details,) = made[-1].details
+def test_settings_of_mixtures_are_those_of_the_run_that_has_them(built: list[Section], outline: Outline) -> None:
+    (folded,) = built[-1].folded_tables
     assert "Settings of runs with mixtures: dsui" in [caption.text for caption in outline.of("caption")]
-    general, mixtures = details.table.split('aria-label="Settings of runs with mixtures: dsui"')
+    general, mixtures = folded.table.split('aria-label="Settings of runs with mixtures: dsui"')
     for setting in ("head", "components"):
         assert f">{setting}</th>" not in general
         assert f'<th scope="row">{setting}</th>' in mixtures
@@ -467,10 +472,10 @@ def test_images_of_a_folder_are_shown_with_their_files(digit_files: Path, tmp_pa
     run = run_facts(train("msp", tmp_path / "run", whole=folder_set(digit_files, "train", size=8, channels=1)))
     sources = ImageSources(run.config, run.classes, skip_bad=True)
     with OutputCache(run, CPU) as cache:
-        found = gather("run", "run-1", Evaluation(cache, sources), ("photos",), POINTS)
-    images = part([run_section(found, alone=True)], "run", "Images to look at")
+        found = collect_run_data("run", "run-1", Evaluation(cache, sources), ("photos",), POINTS)
+    images = part([run_section(found, only_run=True)], "run", "Images to look at")
     uncertain, wrong, strange, _ = images.sections
-    assert "Files are named from the data folder on, so that they can be opened or moved." in images.words
+    assert "Each file is named by its path below the data folder, so that you can open or move it." in images.paragraphs
     for image in (*uncertain.images, *wrong.images):
         assert image.file is not None
         assert image.source == png(torch.from_numpy(np.array(Image.open(digit_files / image.file)))[None])
@@ -480,10 +485,10 @@ def test_images_of_a_folder_are_shown_with_their_files(digit_files: Path, tmp_pa
 
 def test_results_of_other_images_than_there_are_now_are_left_out_and_computed(shelf: Path, tmp_path: Path) -> None:
     run = run_facts(Path(shutil.copytree(shelf / "msp", tmp_path / "msp")))
-    fewer = replace(gathered(run).rows[0], task="misclassification", score="entropy", n_positive=3, n_negative=17)
+    fewer = replace(collect(run).rows[0], task="misclassification", score="entropy", n_positive=3, n_negative=17)
     old = [replace(fewer, metrics={"auroc": 0.123}), replace(fewer, task="accuracy", n_positive=None, n_negative=None)]
     append(run.path / "results.jsonl", [replace(row, weights=None) for row in old])
-    found = gathered(run)
+    found = collect(run)
     assert found.rows_read == 0
     assert found.remarks[0] == "msp: not in results.jsonl, so computed for this page: misclassification, photos, noise."
     assert found.remarks[1] == "msp: results of other test images than there are now are left out."
@@ -513,26 +518,26 @@ def test_runs_of_one_name_are_told_apart(shelf: Path, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_figures_of_runs")
 def test_runs_beside_count_in_the_tables_by_their_rows_and_are_named_where_the_page_says_how_it_was_made(
-    shelf: Path, tmp_path: Path, evidence: dict[str, Evidence]
+    shelf: Path, tmp_path: Path, run_data: dict[str, RunData]
 ) -> None:
     others = [Path(shutil.copytree(shelf / "dsui", tmp_path / name)) for name in ("b", "c", "unevaluated")]
     for folder in others[:2]:
-        append(folder / "results.jsonl", [replace(row, weights=folder.name) for row in evidence["dsui"].rows])
+        append(folder / "results.jsonl", [replace(row, weights=folder.name) for row in run_data["dsui"].rows])
     facts = [run_facts(folder) for folder in others]
     names = ["the one", "the second", "the third", "the fourth"]
-    made = sections([run_facts(shelf / "dsui")], CPU, names=names, beside=facts, foreign=("photos",))
-    assert [section.heading for section in made if section.heading.startswith("Run ")] == ["Run the one"]
-    assert "Mean ± deviation over 3 runs." in made[0].tables[0]
-    making = made[-1]
-    assert "the fourth: nothing in results.jsonl, so it is in no table." in making.words
-    differing, shared = making.tables
+    built = sections([run_facts(shelf / "dsui")], CPU, names=names, beside=facts, foreign=("photos",))
+    assert [section.heading for section in built if section.heading.startswith("Run ")] == ["Run the one"]
+    assert "Mean ± deviation over 3 runs." in built[0].tables[0]
+    provenance = built[-1]
+    assert "the fourth: nothing in results.jsonl, so it is in no table." in provenance.paragraphs
+    differing, shared = provenance.tables
     assert all(name in differing for name in (*names, "unevaluated", "rows read"))
     assert "epochs" in shared
     assert "epochs" not in differing
-    Outline(page("", "", made))
+    Outline(page("", "", built))
 
 
-# Evidence
+# The data of a run
 
 
 @pytest.fixture
@@ -541,16 +546,16 @@ def run(shelf: Path, tmp_path: Path) -> Path:
 
 
 def test_rows_of_the_results_file_are_used_and_those_of_held_out_images_are_not(
-    run: Path, evidence: dict[str, Evidence]
+    run: Path, run_data: dict[str, RunData]
 ) -> None:
-    computed = [row for row in evidence["msp"].rows if row.task == "misclassification"]
+    computed = [row for row in run_data["msp"].rows if row.task == "misclassification"]
     planted = [replace(row, run="old name", metrics={"auroc": 0.123}) for row in computed]
     held_out = [
         replace(row, task="noise", foreign="noise", protocol="noise, all in-domain images of held-out")
         for row in computed
     ]
     append(run / "results.jsonl", [*planted, *held_out])
-    found = gathered(run_facts(run))
+    found = collect(run_facts(run))
     assert found.rows_read == len(planted)
     assert {row.metrics["auroc"] for row in found.rows if row.task == "misclassification"} == {0.123}
     assert {row.run for row in found.rows} == {"msp"}
@@ -562,40 +567,40 @@ def test_what_cannot_be_read_is_a_remark(run: Path) -> None:
     (run / "results.jsonl").write_text("torn\n")
     with (run / "log.jsonl").open("a") as log:
         log.write('{"epoch": 3, "lo')
-    remarks = gathered(run_facts(run)).remarks
+    remarks = collect(run_facts(run)).remarks
     assert f"{run / 'results.jsonl'} line 1 is not a results row: no whole JSON object." in remarks
     assert f"Lines of {run / 'log.jsonl'} that cannot be read: 1." in remarks
 
 
 def test_a_run_without_a_log_has_no_training_section(run: Path) -> None:
     (run / "log.jsonl").unlink()
-    assert gathered(run_facts(run)).log == []
-    found = replace(gathered(run_facts(run)), log=[])
-    assert "Training" not in headings(run_section(found, alone=True))
+    assert collect(run_facts(run)).log == []
+    found = replace(collect(run_facts(run)), log=[])
+    assert "Training" not in headings(run_section(found, only_run=True))
 
 
 def test_a_run_that_knows_some_classes_is_shown_with_the_unknown_ones(tmp_path: Path) -> None:
-    found = gathered(run_facts(train("msp", tmp_path / "open", known="0,1,2,3,4,5")))
+    found = collect(run_facts(train("msp", tmp_path / "open", known="0,1,2,3,4,5")))
     assert found.foreign.name == "unknown classes"
     assert {"open-set", "ood", "noise"} < {row.task for row in found.rows}
-    section = run_section(found, alone=False)
+    section = run_section(found, only_run=False)
     assert "Foreign images: unknown classes" in headings(section)
     images = part([section], found.name, "Images to look at", "Most foreign of unknown classes, by energy").images
     assert {image.lines[0] for image in images} <= {f"is {digit}" for digit in "6789"}
 
 
 def test_without_a_foreign_set_noise_is_shown(shelf: Path) -> None:
-    found = gathered(run_facts(shelf / "msp"), foreign=("digits",))
+    found = collect(run_facts(shelf / "msp"), foreign=("digits",))
     assert found.foreign.name == "noise"
 
 
-def test_features_are_those_of_the_chosen_images(evidence: dict[str, Evidence], shelf: Path) -> None:
-    own = evidence["dsui"].own
+def test_features_are_those_of_the_chosen_images(run_data: dict[str, RunData], shelf: Path) -> None:
+    own = run_data["dsui"].own
     facts = run_facts(shelf / "dsui")
     with OutputCache(facts, CPU) as cache:
         whole = cache.get(ImageSources(facts.config, facts.classes).own()).whole()
-    assert torch.equal(own.features, whole.features[own.chosen])
-    assert len(own.chosen) == POINTS
+    assert torch.equal(own.sample.features, whole.features[own.sample.indices])
+    assert len(own.sample.indices) == POINTS
 
 
 # Parts
@@ -615,9 +620,9 @@ def test_a_thumbnail_holds_the_very_pixels_and_large_images_shrink() -> None:
 def test_most_is_a_stable_choice_among_the_marked() -> None:
     scores = torch.tensor([1.0, 3.0, 3.0, 2.0, 9.0])
     marks = torch.tensor([True, True, True, True, False])
-    assert most(scores, marks, count=3).tolist() == [1, 2, 3]
-    assert most(scores, count=2).tolist() == [4, 1]
-    assert most(scores, torch.zeros(5, dtype=torch.bool)).tolist() == []
+    assert highest(scores, marks, count=3).tolist() == [1, 2, 3]
+    assert highest(scores, count=2).tolist() == [4, 1]
+    assert highest(scores, torch.zeros(5, dtype=torch.bool)).tolist() == []
 
 
 def test_a_table_keeps_its_decimal_points_below_each_other() -> None:
@@ -650,15 +655,15 @@ def test_a_table_keeps_its_decimal_points_below_each_other() -> None:
     ]
 
 
-def test_figures_are_written_beside_the_page(made: list[Section], tmp_path: Path) -> None:
-    training = next(inner for section in made for inner in section.sections if inner.heading == "Training")
+def test_figures_are_written_beside_the_page(built: list[Section], tmp_path: Path) -> None:
+    training = next(inner for section in built for inner in section.sections if inner.heading == "Training")
     written = write_figures(tmp_path / "new" / "figures", [training])
     assert [path.name for path in written] == [
         f"run-1-msp-{name}.{ending}" for name in ("loss", "accuracy") for ending in ("svg", "png")
     ]
     assert all(path.stat().st_size > 1000 for path in written)
     (tmp_path / "file").write_text("")
-    with pytest.raises(DsuiError, match=r"file cannot be made \(File exists\); choose another --figures\."):
+    with pytest.raises(DsuiError, match=r"file cannot be created \(File exists\); choose another --figures\."):
         write_figures(tmp_path / "file", [training])
     with pytest.raises(DsuiError, match=r"cannot be written \(No such file or directory\); choose another place\."):
         write_page(tmp_path / "none" / "page.html", "")
@@ -669,8 +674,8 @@ def test_a_class_whose_name_is_no_unicode_does_not_cost_the_page(tmp_path: Path)
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == "<p>b\\udcff</p>"
 
 
-def test_every_figure_of_a_page_has_a_file_name_of_its_own(made: list[Section]) -> None:
-    found = [drawing.name for section in made for drawing in section.all_drawings()]
+def test_every_figure_of_a_page_has_a_file_name_of_its_own(built: list[Section]) -> None:
+    found = [drawing.name for section in built for drawing in section.all_drawings()]
     assert len(found) == len(set(found))
     assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in found)
 

@@ -1,4 +1,4 @@
-"""A run's settings are told without those that its method never reads."""
+"""A run's settings are shown without those that its method never reads."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def facts(method: str, **options: object) -> RunFacts:
 )
 def test_settings_of_mixtures_are_told_of_methods_that_have_one(run: RunFacts, has_mixture: bool) -> None:
     before = torch.get_rng_state()
-    told = settings(run)
-    assert set(told.mixture) == (MIXTURE if has_mixture else set())
-    assert set(told.general) == set(run.config.mapping()) - MIXTURE
+    shown = settings(run)
+    assert set(shown.mixture) == (MIXTURE if has_mixture else set())
+    assert set(shown.general) == set(run.config.mapping()) - MIXTURE
     assert torch.equal(torch.get_rng_state(), before), "asking the method draws no random number"
 
 

@@ -1,4 +1,4 @@
-"""The figures of README and docs are those of the committed rows, and a block shows what it is asked for."""
+"""The figures of README and docs are those of the committed rows, and a block shows what its keys say."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from dsui.errors import DsuiError
 from dsui.evaluation.results import ResultRow
 from dsui.experiments.grid_file import load_grid
-from studies.document_blocks import Specification, made
-from studies.documents import FIGURES, documents, main, regenerated
+from studies.document_blocks import BlockSpec, render_block
+from studies.documents import FIGURES, find_documents, main, regenerate
 from tests.support.result_row import ROW
 
 ROOT = Path(__file__).parents[2]
@@ -40,8 +40,8 @@ def repository(tmp_path: Path) -> Repository:
     return create
 
 
-def block(asked: str) -> str:
-    return f"Before.\n\n<!-- results: {asked} -->\nold\n<!-- end -->\n\nAfter.\n"
+def block(spec: str) -> str:
+    return f"Before.\n\n<!-- results: {spec} -->\nold\n<!-- end -->\n\nAfter.\n"
 
 
 def cells(document: str) -> dict[str, list[str]]:
@@ -51,7 +51,7 @@ def cells(document: str) -> dict[str, list[str]]:
 
 
 def page(root: Path) -> str:
-    return regenerated(root)[root / "docs" / "page.md"]
+    return regenerate(root)[root / "docs" / "page.md"]
 
 
 def accuracy(method: str, seed: int, value: float) -> ResultRow:
@@ -67,16 +67,16 @@ def same_figure(committed: str, drawn: str) -> bool:
 
 
 def test_documents_and_figures_are_what_the_committed_rows_make_of_them() -> None:
-    made_now = regenerated(ROOT)
-    assert {"README.md", "results.md", "research-log.md", "method.md"} <= {path.name for path in made_now}
-    for path, text in made_now.items():
+    now = regenerate(ROOT)
+    assert {"README.md", "results.md", "research-log.md", "method.md"} <= {path.name for path in now}
+    for path, text in now.items():
         committed = path.read_text(encoding="utf-8")
         alike = same_figure(committed, text) if path.suffix == ".svg" else committed == text
         assert alike, f"{path.name} differs from results/; run `make tables`"
 
 
 def test_no_figure_is_left_of_a_block_that_is_gone() -> None:
-    assert set((ROOT / FIGURES).iterdir()) == {path for path in regenerated(ROOT) if path.suffix == ".svg"}
+    assert set((ROOT / FIGURES).iterdir()) == {path for path in regenerate(ROOT) if path.suffix == ".svg"}
 
 
 @pytest.mark.parametrize("file", ["cifar10-resnet18-paper", "trials", "starts", "geometry"])
@@ -84,12 +84,12 @@ def test_a_changed_row_changes_a_document(tmp_path: Path, file: str) -> None:
     for name in ("docs", "results"):
         shutil.copytree(ROOT / name, tmp_path / name)
     shutil.copy(ROOT / "README.md", tmp_path)
-    before = {path.relative_to(tmp_path): text for path, text in regenerated(tmp_path).items()}
+    before = {path.relative_to(tmp_path): text for path, text in regenerate(tmp_path).items()}
     rows = tmp_path / "results" / f"{file}.jsonl"
     rows.write_text(
         re.sub(r'("(?:accuracy|auroc|within|errors AUROC)": )0\.\d', r"\g<1>0.1", rows.read_text(), count=2)
     )
-    after = {path.relative_to(tmp_path): text for path, text in regenerated(tmp_path).items()}
+    after = {path.relative_to(tmp_path): text for path, text in regenerate(tmp_path).items()}
     assert before != after
 
 
@@ -98,11 +98,11 @@ def test_a_cell_is_mean_and_deviation_of_the_runs_which_are_counted_for_each_lin
     rows = [accuracy("dsui", seed, value) for seed, value in enumerate(values)]
     rows += [accuracy("msp", seed, value) for seed, value in enumerate([0.91, 0.92])]
     rows += [replace(accuracy("msp", 0, 0.0), task="noise", foreign="noise", score="entropy", metrics={"auroc": 0.8})]
-    asked = (
+    spec = (
         "{file: own, table: [{task: accuracy, metrics: accuracy, scores: prediction},"
         " {task: noise, metrics: auroc, scores: entropy}]}"
     )
-    shown = cells(page(repository(block(asked), rows)))
+    shown = cells(page(repository(block(spec), rows)))
     mean, deviation = 100 * statistics.mean(values), 100 * statistics.stdev(values)
     assert shown["dsui"] == ["3", f"**{mean:.2f} ± {deviation:.2f}**", "-"]
     assert shown["msp"] == ["1-2", "<ins>91.50 ± 0.71</ins> ✓", "80.00"]
@@ -112,16 +112,16 @@ def test_marks_stand_only_where_both_have_two_runs(repository: Repository) -> No
     rows = [accuracy("dsui", seed, 0.95 + 0.0001 * seed) for seed in range(2)]
     rows += [accuracy("msp", seed, 0.90 + 0.0001 * seed) for seed in range(2)]
     rows += [accuracy("rkl", 0, 0.5)]
-    asked = "{file: own, table: [{task: accuracy, metrics: accuracy, scores: prediction}]}"
-    shown = cells(page(repository(block(asked), rows)))
+    spec = "{file: own, table: [{task: accuracy, metrics: accuracy, scores: prediction}]}"
+    shown = cells(page(repository(block(spec), rows)))
     assert shown["msp"][1].endswith("✓")
     assert shown["rkl"] == ["1", "50.00"]
 
 
 def test_marks_are_against_the_reference_of_the_block_or_the_grid(repository: Repository) -> None:
     rows = [accuracy(method, seed, 0.9 + 1e-4 * seed) for method in ("dsui", "msp") for seed in range(2)]
-    asked = "{file: own, table: [{task: accuracy, metrics: accuracy, scores: prediction}], reference: msp}"
-    assert cells(page(repository(block(asked), rows)))["dsui"][1].endswith("\u00d7")
+    spec = "{file: own, table: [{task: accuracy, metrics: accuracy, scores: prediction}], reference: msp}"
+    assert cells(page(repository(block(spec), rows)))["dsui"][1].endswith("\u00d7")
     grid = "{file: own, grid: cifar10-parts, tasks: [accuracy]}"
     labels = ["all of DS-UI, K 8"] * 2 + ["linear head on the sphere"] * 2
     shown = cells(page(repository(block(grid), rows, labels)))
@@ -159,11 +159,11 @@ def test_runs_beyond_the_grid_are_shown_and_methods_without_a_figure_are_dashes(
 def test_rows_are_chosen_by_their_fields_and_by_method_or_label(repository: Repository) -> None:
     rows = [accuracy(method, seed, 0.9 + 0.01 * seed) for method in ("dsui", "msp", "rkl") for seed in (0, 1)]
     labels = ["ours", "ours", "linear head", "linear head", "rkl", "rkl"]
-    asked = (
+    spec = (
         "{file: own, where: {seed: 1, method: [dsui, linear head]},"
         " table: [{task: accuracy, metrics: accuracy, scores: prediction}]}"
     )
-    shown = cells(page(repository(block(asked), rows, labels)))
+    shown = cells(page(repository(block(spec), rows, labels)))
     assert dict(list(shown.items())[2:]) == {"ours": ["1", "**91.00**"], "linear head": ["1", "**91.00**"]}
 
 
@@ -171,8 +171,8 @@ def test_of_two_rows_of_a_run_the_later_counts_and_old_rows_need_no_stream(repos
     old = replace(accuracy("dsui", 0, 0.8), score=None, protocol="official test set")
     new = replace(accuracy("msp", 0, 0.9), protocol="accuracy, all in-domain images of test")
     rows = [old, new, replace(new, metrics={"accuracy": 0.91})]
-    asked = "{file: own, table: [{task: accuracy, metrics: accuracy, scores: prediction}]}"
-    document = page(repository(block(asked), rows))
+    spec = "{file: own, table: [{task: accuracy, metrics: accuracy, scores: prediction}]}"
+    document = page(repository(block(spec), rows))
     assert cells(document)["dsui"] == ["1", "<ins>80.00</ins>"]
     assert cells(document)["msp"] == ["1", "**91.00**"]
     assert "protocols" not in document
@@ -182,9 +182,9 @@ def test_a_figure_holds_its_numbers_and_is_the_same_twice(repository: Repository
     sets = ("svhn", "cifar100")
     rows = [replace(ROW, foreign=name, metrics={"auroc": 0.8125 + 0.1 * at}) for at, name in enumerate(sets)]
     rows += [accuracy("msp", 0, 0.9)]
-    asked = "{file: own, grid: ood-pairs, figure: pairs, table: [{task: ood, metrics: auroc, scores: entropy}]}"
-    root = repository(block(asked), rows)
-    first, second = regenerated(root), regenerated(root)
+    spec = "{file: own, grid: ood-pairs, figure: pairs, table: [{task: ood, metrics: auroc, scores: entropy}]}"
+    root = repository(block(spec), rows)
+    first, second = regenerate(root), regenerate(root)
     assert first == second
     svg = first[root / FIGURES / "pairs.svg"]
     assert "0.8125" in DATA.findall(svg)[0]
@@ -192,7 +192,7 @@ def test_a_figure_holds_its_numbers_and_is_the_same_twice(repository: Repository
     assert "(figures/pairs.svg)" in document
     assert "dsui 81.2 at svhn, 91.2 at cifar100" in document
     assert "Number of runs: dsui 1." in document
-    two = asked.replace("entropy", "[entropy, max_probability]")
+    two = spec.replace("entropy", "[entropy, max_probability]")
     rows += [replace(row, score="max_probability") for row in rows[:2]]
     with pytest.raises(DsuiError, match="one panel"):
         page(repository(block(two), rows))
@@ -211,22 +211,22 @@ def test_only_blocks_are_written_and_indented_examples_are_not(
     repository: Repository, capsys: pytest.CaptureFixture[str]
 ) -> None:
     example = "    <!-- results: {file: nothing} -->\n    <!-- end -->\n"
-    asked = "{file: own, table: [{task: accuracy, metrics: accuracy, scores: prediction}]}"
-    root = repository(example + block(asked), [accuracy("dsui", 0, 0.9)])
+    spec = "{file: own, table: [{task: accuracy, metrics: accuracy, scores: prediction}]}"
+    root = repository(example + block(spec), [accuracy("dsui", 0, 0.9)])
     main(root)
     written = (root / "docs" / "page.md").read_text()
-    assert written.startswith(f"{example}Before.\n\n<!-- results: {asked} -->\n")
+    assert written.startswith(f"{example}Before.\n\n<!-- results: {spec} -->\n")
     assert written.endswith("<!-- end -->\n\nAfter.\n")
     assert "old" not in written
     assert "90.00" in written
-    assert capsys.readouterr().out.count("written anew") == 1
+    assert capsys.readouterr().out.count("updated") == 1
     main(root)
     assert capsys.readouterr().out == ""
 
 
 def test_each_block_of_a_page_is_its_own(repository: Repository) -> None:
-    asked = "{{file: own, where: {{method: {}}}, table: [{{task: accuracy, metrics: accuracy, scores: prediction}}]}}"
-    document = block(asked.format("dsui")) + "Between.\n" + block(asked.format("msp"))
+    spec = "{{file: own, where: {{method: {}}}, table: [{{task: accuracy, metrics: accuracy, scores: prediction}}]}}"
+    document = block(spec.format("dsui")) + "Between.\n" + block(spec.format("msp"))
     written = page(repository(document, [accuracy("dsui", 0, 0.9), accuracy("msp", 0, 0.8)]))
     first, second = written.split("Between.\n")
     assert list(cells(first))[2:] == ["dsui"]
@@ -239,8 +239,8 @@ def test_each_block_of_a_page_is_its_own(repository: Repository) -> None:
     [
         ("<!-- results: {file: own} -->\n| 1 |\n", "without its end"),
         (block("{file: own, grid: cifar10-paper}").replace("old", "<!-- results: {} -->"), "without its end"),
-        (block("{file: own, grad: x}"), "there is no grad"),
-        (block("just words"), "no mapping"),
+        (block("{file: own, grad: x}"), "no key grad"),
+        (block("just words"), "not a mapping"),
         (block("{file: ["), "expected"),
         (block("{file: own}"), "needs a grid or a table"),
         (block("{file: gone, grid: cifar10-paper}"), "gone.jsonl"),
@@ -250,14 +250,14 @@ def test_each_block_of_a_page_is_its_own(repository: Repository) -> None:
 def test_a_block_that_cannot_be_made_is_named(repository: Repository, document: str, sentence: str) -> None:
     root = repository(document, [accuracy("dsui", 0, 0.9)])
     with pytest.raises(DsuiError, match=sentence) as raised:
-        regenerated(root)
+        regenerate(root)
     assert "page.md" in str(raised.value)
 
 
 def test_the_papers_figures_stand_below_with_their_runs(repository: Repository) -> None:
-    asked = Specification.parsed("{file: own, grid: cifar10-paper, tasks: [accuracy], published: table2}")
+    spec = BlockSpec.parse("{file: own, grid: cifar10-paper, tasks: [accuracy], published: table2}")
     root = repository("", [accuracy("dsui", 0, 0.9381)])
-    lines = cells(made(asked, root / "results").markdown)
+    lines = cells(render_block(spec, root / "results").markdown)
     assert list(lines)[-1] == "dsui †"
     assert lines["dsui †"] == ["5", "<ins>93.09 ± 0.04</ins>"]
 
@@ -267,4 +267,4 @@ def test_documents_are_those_of_the_top_and_of_docs(repository: Repository) -> N
     (root / "README.md").touch()
     (root / "docs" / "methods").mkdir()
     (root / "docs" / "methods" / "dsui.md").touch()
-    assert [path.name for path in documents(root)] == ["README.md", "dsui.md", "page.md"]
+    assert [path.name for path in find_documents(root)] == ["README.md", "dsui.md", "page.md"]

@@ -95,6 +95,7 @@ def reproduce(
     from dsui.cli.study_output import show_document, show_list, show_results
     from dsui.cli.study_screen import StudyScreen
     from dsui.experiments.cell_run import Conditions
+    from dsui.experiments.figure_points import require_packages
     from dsui.experiments.grid_file import load_grid
     from dsui.experiments.study import Study
     from dsui.training.loop import InterruptedRun
@@ -114,6 +115,7 @@ def reproduce(
     if engine == "slurm":
         _write_script(study, jobs, command, device != "cpu", as_json)
         return
+    require_packages(cell.figure for job in jobs for cell in job)
     place = command_device(device)
     try:
         with StudyScreen(study, jobs, collects=not keys, quiet=quiet) as screen:

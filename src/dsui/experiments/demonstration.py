@@ -21,7 +21,7 @@ from dsui.experiments.study_table import columns
 from dsui.report.assembly import DRAWING, sections
 from dsui.report.columns import Figure
 from dsui.report.comparison import compare
-from dsui.report.html_table import to_html, words_table
+from dsui.report.html_table import text_table, to_html
 from dsui.report.page import page, write_page
 from dsui.report.run_section import PARTS
 from dsui.report.section import Section
@@ -139,7 +139,7 @@ def write_report(study: Study, found: Table, drawn: Callable[[int, int], None]) 
         keep=False,
         progress=lambda name, _, __: drawn(next(parts), PARTS * len(shown)) if name.endswith(DRAWING) else None,
     )
-    words = words_table("What the words mean", "word", ["meaning"], [(word, [text]) for word, text in glossary(found)])
+    words = text_table("What the words mean", "word", ["meaning"], [(word, [text]) for word, text in glossary(found)])
     summary = Section("summary", "In short", [verdict(found), CAVEAT], [to_html(found), words])
     lead = f"{len(cells)} networks on embedded digits, {len(shown)} of them in full. Made with dsui demo."
     write_page(study.out / PAGE, page("DS-UI and three rivals on 256 digits", lead, [summary, *made]))

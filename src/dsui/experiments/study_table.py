@@ -1,7 +1,8 @@
 """What a study shows: its table in the paper's layout, and the points of its figure as CSV.
 
-Columns go through data set and backbone, then through the blocks of the grid: foreign set, metric, score. A line is a
-label of the grid; a place without a run, or whose runs failed, is "-". Published figures stand below.
+Columns go by data set and backbone, then by the blocks of the grid: foreign set, metric, score. A line is a label of
+the grid, in the grid's order; a figure without a run, or whose runs failed, is "-". Published figures stand below.
+`dsui.report.comparison` builds the table.
 """
 
 from __future__ import annotations
@@ -12,43 +13,40 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dsui.evaluation.paper_tables import PaperRow, paper_rows
-from dsui.evaluation.results import ResultRow
+from dsui.evaluation.paper_tables import paper_rows
 from dsui.experiments.grid import Block, Cell, Grid
 from dsui.experiments.study import Study
-from dsui.report import comparison
-from dsui.report.columns import Figure
-from dsui.report.tables import Entry, Line, Table
+from dsui.report.columns import Figure, block_figures
+from dsui.report.comparison import compare
+from dsui.report.comparison_lines import relabel, with_prediction_stream
+from dsui.report.tables import Table
 
 CURVE = ("method", "quoted", "x", "task", "score", "metric", "mean", "deviation", "runs")
 
 
 def columns(grid: Grid) -> list[Figure]:
     """The figures of the table, whether there are rows for them or not."""
-    places: dict[tuple[str, str], list[Cell]] = {}
+    cells_by_place: dict[tuple[str, str], list[Cell]] = {}
     for cell in grid.cells:
-        places.setdefault((cell.config.data, cell.config.backbone), []).append(cell)
+        cells_by_place.setdefault((cell.config.data, cell.config.backbone), []).append(cell)
     return [
-        Figure(data, backbone, block.task, foreign, score, metric)
-        for (data, backbone), cells in places.items()
+        figure
+        for (data, backbone), cells in cells_by_place.items()
         for block in grid.table
-        for foreign in _foreign(block, cells)
-        for metric in block.metrics
-        for score in block.scores
+        for figure in block_figures(
+            block.task, [(data, backbone, other) for other in _foreign(block, cells)], block.metrics, block.scores
+        )
     ]
 
 
 def study_table(study: Study, quoted: bool) -> Table:
-    """All that is done; the note tells what is not, and why."""
-    grid, figures = study.grid, columns(study.grid)
-    rows = [row for cell in grid.cells for row in _labelled(study, cell)]
-    printed = [_comparable(row) for row in paper_rows(grid.published)] if quoted and grid.published else []
-    table = comparison.compare(rows, figures, quoted=printed, reference=grid.reference, title=grid.title)
-    there = {line.label: line for line in table.lines if not line.quoted}
-    nothing = tuple(Entry() for _ in figures)
-    own = [there.get(label, Line(label, nothing)) for label in dict.fromkeys(cell.label for cell in grid.cells)]
-    lines = (*own, *(line for line in table.lines if line.quoted))
-    return replace(table, lines=lines, note=" ".join(filter(None, (table.note, *missing_notes(study)))))
+    """All cells that are done; the note says what is not done, and why."""
+    grid = study.grid
+    rows = [relabel(row, cell.label) for cell in grid.cells for row in study.outcome(cell).rows]
+    published = [with_prediction_stream(row) for row in paper_rows(grid.published)] if quoted and grid.published else []
+    labels = [cell.label for cell in grid.cells]
+    table = compare(rows, columns(grid), lines=labels, quoted=published, reference=grid.reference, title=grid.title)
+    return replace(table, note=" ".join(filter(None, (table.note, *missing_notes(study)))))
 
 
 def missing_notes(study: Study) -> list[str]:
@@ -92,16 +90,6 @@ def _points(study: Study) -> Iterable[tuple[Cell, Mapping[str, Any]]]:
     return ((cell, point) for cell in study.grid.cells for point in study.outcome(cell).points)
 
 
-def _labelled(study: Study, cell: Cell) -> list[ResultRow]:
-    """Rows that the comparison puts on the line of the cell's label."""
-    return [replace(row, method=cell.label, objective=None, recipe="") for row in study.outcome(cell).rows]
-
-
-def _comparable(row: PaperRow) -> PaperRow:
-    """The paper has one accuracy; here it is that of the stream that predicts."""
-    return replace(row, score="prediction") if row.task == "accuracy" else row
-
-
 def _foreign(block: Block, cells: Iterable[Cell]) -> list[str | float | None]:
     match block.task:
         case "ood":
@@ -115,7 +103,7 @@ def _foreign(block: Block, cells: Iterable[Cell]) -> list[str | float | None]:
 
 
 def _x(figure: Figure) -> str | float:
-    """Where a point stands: an attack's strength, a pair of sets, or data set and backbone, as in the paper."""
+    """The x of a point: an attack's strength, a pair of sets, or data set and backbone, as in the paper."""
     if isinstance(figure.foreign, str):
         return f"{figure.data} → {figure.foreign}"
     return f"{figure.data}, {figure.backbone}" if figure.foreign is None else figure.foreign

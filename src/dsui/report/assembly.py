@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -13,15 +14,15 @@ from dsui.checks import require
 from dsui.data.registry import DATASETS, FOLDER, folder_path
 from dsui.evaluation.evaluate import open_evaluation
 from dsui.evaluation.tasks import Progress
-from dsui.report.evidence import Evidence, foreign_sets, gather, record
 from dsui.report.figures import embedding
-from dsui.report.overview import comparison_section, making_section, results_section
+from dsui.report.overview import comparison_section, provenance_section, results_section
+from dsui.report.run_data import RunData, collect_run_data, evaluated_foreign_sets, read_run_results
 from dsui.report.run_section import PARTS, run_section, scores_section
 from dsui.report.section import Section, slug
 from dsui.runs.model import RunFacts
 
 DRAWING = "drawing"
-"""What `progress` hears, after a run's name, of each part drawn."""
+"""The end of the name under which `progress` reports the drawn parts of a run."""
 
 
 def sections(
@@ -37,15 +38,17 @@ def sections(
     progress: Progress = lambda _name, _done, _total: None,
     warn: Callable[[str], None] = lambda _sentence: None,
 ) -> list[Section]:
-    """All about `runs`; `beside` are runs that count in tables and lines alone, with the rows of their results files.
+    """All sections of a page about `runs`.
 
-    `names` are those of `runs` and `beside` on the page, by default their folders'.
-    `foreign`: the sets to compare with; by default those of them that are there a run was evaluated on, or else all.
-    `keep`: leave computed outputs in the runs' folders. `progress` hears of images predicted and parts drawn.
+    `beside`: runs that count in tables and lines only, with the rows of their results files.
+    `names`: how the page calls `runs` and `beside`; by default by their folders.
+    `foreign`: the foreign sets to compare with; by default those a run was evaluated on, without those that are no
+    longer there, or else all that are there.
+    `keep`: leave computed outputs in the runs' folders. `progress` is called for images predicted and parts drawn.
     """
     require("jinja2", "matplotlib", "openTSNE")
-    found = []
-    shown = list(names or _names([*runs, *beside]))
+    detailed = []
+    shown = list(names or _display_names([*runs, *beside]))
     for number, (facts, name) in enumerate(zip(runs, shown[: len(runs)], strict=True), 1):
         with open_evaluation(
             facts,
@@ -53,55 +56,52 @@ def sections(
             root=root,
             skip_bad=skip_bad,
             keep_outputs=keep,
-            progress=_of(name, progress),
+            progress=_prefixed(name, progress),
             warn=warn,
         ) as evaluation:
-            there = evaluation.sources.foreign_names()
-            evaluated = [other for other in foreign_sets(facts.path) if other in there or _is_folder(other)]
-            others = foreign or evaluated or there
-            found.append(gather(name, f"run-{number}-{slug(name)}", evaluation, others, embedding.POINTS))
-    records = [record(name, facts) for name, facts in zip(shown[len(runs) :], beside, strict=True)]
-    everyone = [*found, *records]
-    rows = [row for each in everyone for row in each.rows]
-    alone = len(everyone) == 1
-    if alone:
-        scores = scores_section(found[0])
-        head = [Section("results", "Results", scores.words, scores.tables)]
+            present = evaluation.sources.foreign_names()
+            evaluated = [other for other in evaluated_foreign_sets(facts.path) if other in present or _is_folder(other)]
+            others = foreign or evaluated or present
+            key = f"run-{number}-{slug(name)}"
+            detailed.append(collect_run_data(name, key, evaluation, others, embedding.POINTS))
+    others_beside = [read_run_results(name, facts) for name, facts in zip(shown[len(runs) :], beside, strict=True)]
+    all_results = [*detailed, *others_beside]
+    rows = [row for results in all_results for row in results.rows]
+    only_run = len(all_results) == 1
+    if only_run:
+        scores = scores_section(detailed[0])
+        head = [Section("results", "Results", scores.paragraphs, scores.tables)]
     else:
         head = [results_section(rows)]
-    head.append(comparison_section(rows, _attack([*runs, *beside], root, skip_bad)))
-    return [*head, *(run_section(each, alone, _steps(each, progress)) for each in found), making_section(everyone)]
+    head.append(comparison_section(rows, _attack_command([*runs, *beside], root, skip_bad)))
+    run_sections = [run_section(data, only_run, _part_counter(data, progress)) for data in detailed]
+    return [*head, *run_sections, provenance_section(all_results)]
 
 
 def _is_folder(foreign: str) -> bool:
     return foreign.startswith(FOLDER) and folder_path(foreign).is_dir()
 
 
-def _names(runs: Sequence[RunFacts]) -> list[str]:
-    """Folder names, or whole paths where two are alike."""
+def _display_names(runs: Sequence[RunFacts]) -> list[str]:
+    """The names of the folders; whole paths for runs whose folders have the same name."""
     counts = Counter(facts.name for facts in runs)
     return [facts.name if counts[facts.name] == 1 else str(facts.path) for facts in runs]
 
 
-def _attack(runs: Sequence[RunFacts], root: Path | None, skip_bad: bool) -> str:
-    """The command that evaluates these runs under attack, with what it needs to find their own images."""
+def _attack_command(runs: Sequence[RunFacts], root: Path | None, skip_bad: bool) -> str:
+    """The command that evaluates these runs under attack, with the options it needs to find their images."""
     folders = [facts.config.data.startswith(FOLDER) for facts in runs]
     stored = [facts.config.data in DATASETS and bool(DATASETS[facts.config.data].files) for facts in runs]
-    words = ["dsui", "evaluate", *(str(facts.path) for facts in runs), "--tasks", "fgsm"]
-    words += ["--root", str(root)] if root is not None and any(stored) else []
-    return shlex.join([*words, *(["--skip-bad"] if skip_bad and any(folders) else [])])
+    command = ["dsui", "evaluate", *(str(facts.path) for facts in runs), "--tasks", "fgsm"]
+    command += ["--root", str(root)] if root is not None and any(stored) else []
+    return shlex.join([*command, *(["--skip-bad"] if skip_bad and any(folders) else [])])
 
 
-def _of(run: str, progress: Progress) -> Progress:
+def _prefixed(run: str, progress: Progress) -> Progress:
     return lambda name, done, total: progress(f"{run}: {name}", done, total)
 
 
-def _steps(evidence: Evidence, progress: Progress) -> Callable[[], None]:
-    done = 0
-
-    def step() -> None:
-        nonlocal done
-        done += 1
-        progress(f"{evidence.name}: {DRAWING}", done, PARTS)
-
-    return step
+def _part_counter(data: RunData, progress: Progress) -> Callable[[], None]:
+    """A function to call after each drawn part of a run; it reports how many are done."""
+    numbers = count(1)
+    return lambda: progress(f"{data.name}: {DRAWING}", next(numbers), PARTS)

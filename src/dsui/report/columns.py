@@ -1,16 +1,18 @@
-"""What a column of a comparison shows, and how a reader is told: names, units and directions of metrics and scores."""
+"""What a column of a comparison shows, and how its header names it: titles, units and directions of metrics, scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from dsui.evaluation.paper_tables import PaperRow
+from dsui.evaluation.results import ResultRow
 from dsui.report.tables import Column
 from dsui.score_table import LABELS
 
 
 class Figure(NamedTuple):
-    """What a column shows. The unknown classes of an open-set test differ from run to run: `foreign` is None."""
+    """What one column shows. `foreign` is None for an open-set test, whose unknown classes differ from run to run."""
 
     data: str
     backbone: str | None
@@ -20,38 +22,79 @@ class Figure(NamedTuple):
     metric: str
 
 
-class Unit(NamedTuple):
+class MetricFormat(NamedTuple):
+    """How a metric is printed: `scale` times its value, with `decimals`, in `unit`."""
+
     title: str
     higher_is_better: bool | None
     unit: str = "%"
     scale: float = 100
     decimals: int = 2
 
+    def column(self, *above: str) -> Column:
+        """A column of this metric; `above` are the header lines over its title."""
+        return Column((*above, self.title), self.higher_is_better, self.unit, self.scale, self.decimals)
+
 
 METRICS = {
-    "accuracy": Unit("accuracy", True),
-    "auroc": Unit("AUROC", True),
-    "aupr": Unit("AUPR", True),
-    "aupr_in": Unit("AUPR-in", True),
-    "aupr_trapezoid": Unit("AUPR trapezoid", True),
-    "fpr95": Unit("FPR95", False),
-    "false_alarms95": Unit("false alarms 95", False),
-    "aurc": Unit("AURC", False, "1/1000", 1000),
-    "e_aurc": Unit("E-AURC", False, "1/1000", 1000),
-    "augrc": Unit("AUGRC", False, "1/1000", 1000),
-    "ece": Unit("ECE", False),
-    "adaptive_ece": Unit("adaptive ECE", False),
-    "nll": Unit("NLL", False, "nats", 1, 4),
-    "brier": Unit("Brier", False, "", 1, 4),
+    "accuracy": MetricFormat("accuracy", True),
+    "auroc": MetricFormat("AUROC", True),
+    "aupr": MetricFormat("AUPR", True),
+    "aupr_in": MetricFormat("AUPR-in", True),
+    "aupr_trapezoid": MetricFormat("AUPR trapezoid", True),
+    "fpr95": MetricFormat("FPR95", False),
+    "false_alarms95": MetricFormat("false alarms 95", False),
+    "aurc": MetricFormat("AURC", False, "1/1000", 1000),
+    "e_aurc": MetricFormat("E-AURC", False, "1/1000", 1000),
+    "augrc": MetricFormat("AUGRC", False, "1/1000", 1000),
+    "ece": MetricFormat("ECE", False),
+    "adaptive_ece": MetricFormat("adaptive ECE", False),
+    "nll": MetricFormat("NLL", False, "nats", 1, 4),
+    "brier": MetricFormat("Brier", False, "", 1, 4),
 }
 SCORES = LABELS
 """What readers see instead of the names of scores."""
 UNKNOWN = "unknown classes"
-"""What an open-set test has to find."""
+"""The name of the images that an open-set test has to find."""
 
 
-def _parts(figure: Figure) -> tuple[str, ...]:
-    """Data, backbone, task, foreign set and score as a reader knows them."""
+def figure_of(row: ResultRow | PaperRow, metric: str) -> Figure:
+    foreign = None if row.task == "open-set" else row.foreign
+    return Figure(row.data, row.backbone, row.task, foreign, row.score, metric)
+
+
+def block_figures(
+    task: str,
+    sets: Iterable[tuple[str, str | None, str | float | None]],
+    metrics: Iterable[str],
+    scores: Iterable[str],
+) -> list[Figure]:
+    """The columns of one task: by (data, backbone, foreign) of `sets`, then by metric, then by score."""
+    metrics, scores = list(metrics), list(scores)
+    return [
+        Figure(data, backbone, task, foreign, score, metric)
+        for data, backbone, foreign in sets
+        for metric in metrics
+        for score in scores
+    ]
+
+
+def shared_parts(figures: Sequence[Figure]) -> tuple[str | None, ...]:
+    """The parts that all columns share and the title names; None for a part that differs."""
+    return tuple(
+        values[0] if len(set(values)) == 1 else None for values in zip(*map(_header_parts, figures), strict=True)
+    )
+
+
+def figure_column(figure: Figure, shared: tuple[str | None, ...]) -> Column:
+    """The column of a figure; its header leaves out the parts that are `shared`."""
+    metric = METRICS.get(figure.metric, MetricFormat(figure.metric, None, "", 1, 4))
+    own = (part for part, of_all in zip(_header_parts(figure), shared, strict=True) if of_all is None)
+    return metric.column(*("" if part == metric.title else part for part in own))
+
+
+def _header_parts(figure: Figure) -> tuple[str, ...]:
+    """Data, backbone, task, foreign set and score, as a header prints them."""
     foreign = figure.foreign
     if foreign is None or foreign == figure.task:
         shown = ""
@@ -59,16 +102,3 @@ def _parts(figure: Figure) -> tuple[str, ...]:
         shown = f"→ {foreign}" if isinstance(foreign, str) else f"ε {foreign:.3g}"
     score = SCORES.get(figure.score, figure.score) if figure.score else ""
     return (figure.data, figure.backbone or "", figure.task, shown, score)
-
-
-def common(figures: Sequence[Figure]) -> tuple[str | None, ...]:
-    """The parts that all columns share, which go to the title; None for a part that differs."""
-    return tuple(values[0] if len(set(values)) == 1 else None for values in zip(*map(_parts, figures), strict=True))
-
-
-def column(figure: Figure, shared: tuple[str | None, ...]) -> Column:
-    """Without the parts that are `shared`."""
-    unit = METRICS.get(figure.metric, Unit(figure.metric, None, "", 1, 4))
-    own = (part for part, of_all in zip(_parts(figure), shared, strict=True) if of_all is None)
-    header = (*("" if part == unit.title else part for part in own), unit.title)
-    return Column(header, unit.higher_is_better, unit.unit, unit.scale, unit.decimals)

@@ -1,5 +1,5 @@
-"""Which classes are taken for which: a table of all counts, or of many classes their accuracies and what is confused
-most."""
+"""Which classes are confused: the whole confusion matrix, or for many classes their accuracies and the largest
+confusions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch import Tensor
 from dsui.report.tables import Column, Entry, Line, Table
 
 MOST_CLASSES = 12
-"""More than these make a table that nobody reads."""
+"""With more classes the whole matrix is too large to read."""
 LARGEST = 10
-"""Confusions that are told of many classes."""
+"""How many confusions are listed for many classes."""
 NEVER = "·"
-"""So that the errors stand out among the pairs that are never confused."""
+"""Stands for 0, so that the errors are easy to see."""
 IMAGES, ACCURACY = "images", "accuracy"
 
 
-def counts(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
-    """[C, C]: how many images of class i are taken for class j; of [N] labels and predicted classes."""
+def confusion_matrix(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
+    """[C, C]: how many images of class i are predicted as class j; from [N] labels and predicted classes."""
     return torch.bincount(labels * classes + predicted, minlength=classes**2).view(classes, classes)
 
 
@@ -32,12 +32,12 @@ def confusion_table(classes: Sequence[str], confusions: Tensor) -> Table:
         Line(name, (*_class_cells(row, label), *(_count(number) for number in row.tolist())))
         for label, (name, row) in enumerate(zip(classes, confusions, strict=True))
     )
-    note = f"Images of each class by the class they are taken for; {NEVER} for none."
-    return Table("Classes and what they are taken for", columns, lines, note, corner="class")
+    note = f"Number of images, true classes by predicted ones; {NEVER} stands for none."
+    return Table("Confusion matrix", columns, lines, note, corner="class")
 
 
 def accuracy_table(classes: Sequence[str], confusions: Tensor) -> Table:
-    """Of each class, the worst first; last those without an image."""
+    """The accuracy of each class, the worst first; classes without an image come last."""
     shares = (confusions.diagonal().double() / confusions.sum(1)).nan_to_num(nan=math.inf)
     lines = tuple(
         Line(classes[label], _class_cells(confusions[label], label)) for label in shares.argsort(stable=True).tolist()
@@ -46,14 +46,14 @@ def accuracy_table(classes: Sequence[str], confusions: Tensor) -> Table:
 
 
 def largest_confusions_table(classes: Sequence[str], confusions: Tensor) -> Table | None:
-    """The `LARGEST` pairs of classes by their number of images; None where nothing is confused."""
+    """The `LARGEST` pairs of true and predicted class by their number of images; None where nothing is confused."""
     errors = confusions - confusions.diagonal().diag()
     order = errors.flatten().argsort(descending=True, stable=True)[:LARGEST]
     pairs = [divmod(int(place), len(classes)) for place in order if errors.flatten()[place] > 0]
     if not pairs:
         return None
     columns = (
-        Column(("taken for",)),
+        Column(("predicted as",)),
         Column((IMAGES,), decimals=0),
         Column(("share of the class",), None, "%", 100, 1),
     )
@@ -68,12 +68,12 @@ def largest_confusions_table(classes: Sequence[str], confusions: Tensor) -> Tabl
         )
         for true, guess in pairs
     )
-    note = f"The {len(pairs)} pairs with most images, of {int((errors > 0).sum())} that occur."
+    note = f"The {len(pairs)} most frequent of {int((errors > 0).sum())} confusions that occur."
     return Table("Largest confusions", columns, lines, note, corner="class")
 
 
 def _class_columns(above: tuple[str, ...]) -> tuple[Column, ...]:
-    """`above`: further lines of their headers."""
+    """`above`: the header lines over them."""
     return Column((*above, IMAGES), decimals=0), Column((*above, ACCURACY), None, "%", 100, 1)
 
 

@@ -13,7 +13,7 @@ FIGURE_SPACE = "\N{FIGURE SPACE}"
 
 
 def to_html(table: Table) -> str:
-    """A <table> with the title as its caption and the notes below, inside a box that scrolls by itself."""
+    """A <table> with the title as its caption and the notes below, inside a box that scrolls on its own."""
     shown = [_column(table, place) for place in range(len(table.columns))]
     lines = sorted(enumerate(table.lines), key=lambda numbered: numbered[1].quoted)
     body = "".join(_row(line, [cells[number] for cells in shown]) for number, line in lines)
@@ -26,11 +26,11 @@ def to_html(table: Table) -> str:
     )
 
 
-def words_table(
+def text_table(
     title: str, corner: str, columns: Sequence[str], lines: Sequence[tuple[str, Sequence[str]]], wrap: bool = True
 ) -> str:
-    """Words instead of figures; long ones take several lines, or else the table scrolls."""
-    kind = "words wrapped" if wrap else "words"
+    """Text instead of figures. `wrap`: long text takes several lines; without it the table scrolls."""
+    kind = "text wrapped" if wrap else "text"
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     rows = [
         f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in cells)}</tr>'
@@ -66,7 +66,7 @@ def _row(line: Line, cells: list[str]) -> str:
 
 
 def _column(table: Table, place: int) -> list[str]:
-    """Decimal points stand below each other: what follows a mean takes the same room in every cell, bold or not."""
+    """Decimal points line up: what follows a mean takes the same room in every cell, bold or not."""
     column, cells = table.columns[place], [line.cells[place] for line in table.lines]
     deviations = [digits(cell.deviation, column) for cell in cells]
     width = max(map(len, deviations), default=0)
@@ -85,5 +85,5 @@ def _column(table: Table, place: int) -> list[str]:
 
 
 def _room(content: str, characters: int) -> str:
-    """As wide as so many digits, of which spaces and points leave enough for bold ones."""
+    """As wide as so many digits; spaces and points are narrower, which leaves enough room for bold digits."""
     return f'<span class="room" style="width:{characters}ch">{content}</span>'

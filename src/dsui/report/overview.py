@@ -1,4 +1,4 @@
-"""What a page says of all runs together: tables of the figures, lines over data sets, and how everything was made."""
+"""What a page shows of all runs together: tables of the figures, lines over data sets, and how the runs were made."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from dsui.evaluation.results import ResultRow, versions
-from dsui.report.columns import Figure, common
+from dsui.report.columns import Figure, shared_parts
 from dsui.report.comparison import available, compare
-from dsui.report.evidence import Record
 from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, panels
-from dsui.report.html_table import to_html, words_table
-from dsui.report.section import Details, Section
+from dsui.report.html_table import text_table, to_html
+from dsui.report.run_data import RunResults
+from dsui.report.section import FoldedTable, Section
 from dsui.report.settings import settings
 from dsui.runs.folder import WEIGHTS
 from dsui.runs.model import short_fingerprint
@@ -25,7 +25,7 @@ METRICS = {
     "open-set": ("auroc",),
     "noise": ("auroc",),
 }
-"""The headline figures of each task; all others stand with the runs, and attacks have a figure of their own."""
+"""The headline figures of each task; the others stand with the runs, and attacks have plots of their own."""
 WIDEST = 7
 """Columns of a table with deviations and marks that fit a printed page."""
 TABLES = {
@@ -34,8 +34,8 @@ TABLES = {
 }
 ATTACKED = "Under attack by FGSM"
 LINES = (
-    "Points are means over a method's runs, bars their deviations. DS-UI is dashed, and a line has a gap where its "
-    "method has no figure."
+    "Points are means over the runs of a method, bars their deviations. The lines of DS-UI are dashed. A line has a "
+    "gap where its method has no figure."
 )
 
 
@@ -44,15 +44,16 @@ def results_section(rows: Sequence[ResultRow]) -> Section:
     tables = []
     for title, tasks in TABLES.items():
         figures = [figure for figure in available(rows) if figure.task in tasks and _headline(figure)]
-        for part in _parts(figures):
-            own = [word for word, of_all in zip(common(part), common(figures), strict=True) if word and of_all is None]
+        for part in _split_to_width(figures):
+            pairs = zip(shared_parts(part), shared_parts(figures), strict=True)
+            own = [text for text, of_all in pairs if text and of_all is None]
             named = ": ".join(filter(None, (title, ", ".join(own))))
             tables.append(to_html(compare(rows, part, title=named)))
     return Section("results", "Results", tables=tables)
 
 
-def _parts(figures: Sequence[Figure]) -> list[list[Figure]]:
-    """As many as fit a sheet of paper, those of one question together."""
+def _split_to_width(figures: Sequence[Figure]) -> list[list[Figure]]:
+    """Parts with as many columns as fit a sheet of paper; those of one task and foreign set stay together."""
     parts: list[list[Figure]] = []
     for _, group in groupby(figures, lambda figure: (figure.data, figure.backbone, figure.task, figure.foreign)):
         own = list(group)
@@ -64,43 +65,43 @@ def _parts(figures: Sequence[Figure]) -> list[list[Figure]]:
 
 
 def comparison_section(rows: Sequence[ResultRow], attack: str) -> Section:
-    """Lines from the rows of all runs; `attack` is the command that attacks them, for a page without attacks."""
+    """Line plots of the rows of all runs; a page without attacks shows `attack`, the command that evaluates them."""
     sections = []
-    for question, heading in (
+    for plot, heading in (
         (MISCLASSIFICATION, "Finding errors"),
         (PAIRS, "Finding foreign images"),
         (ATTACKS, ATTACKED),
     ):
-        if drawn := panels(rows, question):
+        if drawn := panels(rows, plot):
             drawings, tables = [drawing for drawing, _ in drawn], [to_html(table) for _, table in drawn]
-            details = [Details("The same as tables", "".join(tables))]
-            sections.append(Section(f"comparison-{question.name}", heading, drawings=drawings, details=details))
+            folded = [FoldedTable("The same as tables", "".join(tables))]
+            sections.append(Section(f"comparison-{plot.name}", heading, drawings=drawings, folded_tables=folded))
     intro = [LINES] if sections else []
     if not any(section.heading == ATTACKED for section in sections):
-        words = f"No attack has been evaluated at two strengths or more; run: {attack}"
-        sections.append(Section(f"comparison-{ATTACKS.name}", ATTACKED, [words]))
+        advice = f"No attack has been evaluated at two strengths or more; run: {attack}"
+        sections.append(Section(f"comparison-{ATTACKS.name}", ATTACKED, [advice]))
     return Section("comparison", "Across data sets and attacks", intro, sections=sections)
 
 
-def making_section(records: Sequence[Record]) -> Section:
+def provenance_section(runs: Sequence[RunResults]) -> Section:
     """Settings, versions, seeds, and where the figures come from."""
-    told = {each.name: settings(each.facts) for each in records}
-    general = {name: each.general for name, each in told.items()}
-    mixtures = {name: each.mixture for name, each in told.items() if each.mixture}
+    by_run = {run.name: settings(run.facts) for run in runs}
+    general = {name: each.general for name, each in by_run.items()}
+    mixtures = {name: each.mixture for name, each in by_run.items() if each.mixture}
     tables = [*_tables("Settings", general), *_tables("Settings of runs with mixtures", mixtures)]
     here = ", ".join(f"{name} {version}" for name, version in versions().items())
-    remarks = [remark for each in records for remark in each.remarks]
+    remarks = [remark for run in runs for remark in run.remarks]
     return Section(
         "making",
         "How this page was made",
         [f"Drawn with {here}.", *remarks],
-        _tables("Runs", {each.name: _made(each) for each in records}),
-        details=[Details("All settings", "".join(tables))],
+        _tables("Runs", {run.name: _provenance(run) for run in runs}),
+        folded_tables=[FoldedTable("All settings", "".join(tables))],
     )
 
 
 def _tables(title: str, facts: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """What runs differ in, a line for each by its name, and what they share."""
+    """One table of the facts in which runs differ, a line for each run, and one of the facts they share."""
     keys = dict.fromkeys(key for each in facts.values() for key in each)
     values = {key: [each.get(key, "-") for each in facts.values()] for key in keys}
     shared = [(key, found[:1]) for key, found in values.items() if len(set(found)) == 1]
@@ -108,10 +109,10 @@ def _tables(title: str, facts: Mapping[str, Mapping[str, str]]) -> list[str]:
     tables = []
     if differing:
         lines = [(name, [each.get(key, "-") for key in differing]) for name, each in facts.items()]
-        tables.append(words_table(f"{title}: what differs", "run", differing, lines, wrap=False))
+        tables.append(text_table(f"{title}: what differs", "run", differing, lines, wrap=False))
     if shared:
         whose = next(iter(facts)) if len(facts) == 1 else "the same for all"
-        tables.append(words_table(f"{title}: {whose}", "fact", ["value"], shared))
+        tables.append(text_table(f"{title}: {whose}", "fact", ["value"], shared))
     return tables
 
 
@@ -119,9 +120,9 @@ def _headline(figure: Figure) -> bool:
     return figure.metric in METRICS.get(figure.task, ()) and figure.score in SCORES
 
 
-def _made(record: Record) -> dict[str, str]:
-    config, facts = record.facts.config, record.facts
-    row = next((row for row in reversed(record.rows) if row.method == config.method), None)
+def _provenance(run: RunResults) -> dict[str, str]:
+    config, facts = run.facts.config, run.facts
+    row = next((row for row in reversed(run.rows) if row.method == config.method), None)
     return {
         "method": config.method,
         "seed": str(config.seed),
@@ -130,7 +131,7 @@ def _made(record: Record) -> dict[str, str]:
         "trained with dsui": read_metadata(facts.path / WEIGHTS).get("version", "unknown"),
         "evaluated with": "-" if row is None else ", ".join(f"{name} {text}" for name, text in row.versions.items()),
         "evaluated on": "-" if row is None else row.device or "unknown",
-        "rows read": str(record.rows_read),
+        "rows read": str(run.rows_read),
         "commit": "-" if row is None or row.commit is None else row.commit[:12],
         "weights, SHA-256": short_fingerprint(facts.fingerprint()),
         "folder": facts.name,

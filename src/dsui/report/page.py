@@ -1,6 +1,6 @@
-"""One self-contained HTML file about trained runs: nothing on it is fetched from anywhere.
+"""One self-contained HTML file about trained runs: it loads nothing from elsewhere.
 
-It follows the screen's light or dark setting, folds to a phone's width, prints, and needs no script.
+It follows the light or dark setting of the screen, fits a phone, prints well, and needs no script.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def write_figures(folder: Path, sections: Sequence[Section]) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DsuiError(f"{folder} cannot be made ({error.strerror}); choose another --figures.") from error
+        raise DsuiError(f"{folder} cannot be created ({error.strerror}); choose another --figures.") from error
     written = []
     for drawing in (drawing for section in sections for drawing in section.all_drawings()):
         for ending, content in (("svg", to_svg(drawing).encode(errors="backslashreplace")), ("png", to_png(drawing))):

@@ -7,101 +7,112 @@ from collections.abc import Callable
 
 import torch
 
-from dsui.report.confusion import MOST_CLASSES, accuracy_table, confusion_table, counts, largest_confusions_table
-from dsui.report.evidence import Evidence, SeenImages, score_label
+from dsui.report.confusion import (
+    MOST_CLASSES,
+    accuracy_table,
+    confusion_matrix,
+    confusion_table,
+    largest_confusions_table,
+)
 from dsui.report.figures.components import component_usage
 from dsui.report.figures.curves import PRECISION_RECALL, RISK_COVERAGE, ROC, curves
-from dsui.report.figures.distributions import distributions
-from dsui.report.figures.embedding import embedding, placed
+from dsui.report.figures.distributions import distributions, probability_or_entropy
+from dsui.report.figures.embedding import embedding
 from dsui.report.figures.profile import densest, least_dense, profile
 from dsui.report.figures.reliability import reliability
 from dsui.report.figures.training import accuracies, losses
 from dsui.report.html_table import to_html
+from dsui.report.run_data import RunData, score_label
 from dsui.report.run_table import run_table
-from dsui.report.section import Details, Section
-from dsui.report.thumbnails import most, thumbnails
+from dsui.report.section import FoldedTable, Section
+from dsui.report.thumbnails import highest, thumbnails
+from dsui.report.tsne import tsne
 from dsui.runs.recipe_file import training_name
 
-DRAWN = ("max_probability", "entropy", "log_density", "energy", "mutual_information", "uncertainty")
+CURVE_SCORES = ("max_probability", "entropy", "log_density", "energy", "mutual_information", "uncertainty")
 """The scores whose curves are drawn, where a run has them."""
 FOREIGN_SCORES = ("log_density", "energy", "uncertainty")
-"""The first that a run has says how foreign an image is."""
+"""The first of these that a run has ranks images by how foreign they are."""
 PARTS = 6
-"""Sections of a run beside its scores, in the order they are made."""
+"""How many sections a run has beside its scores."""
+SMALLEST_EMBEDDING = 10
+"""The features of fewer images are not drawn."""
 STREAMS = {"": "", "density_": " of the density stream"}
 
 
-def run_section(evidence: Evidence, alone: bool, step: Callable[[], None] = lambda: None) -> Section:
-    """`alone`: its scores stand at the head of the page already. `step` hears of each of `PARTS` that is done."""
-    config, own = evidence.facts.config, evidence.own
-    sections = [] if alone else [scores_section(evidence)]
-    for part in (_errors, _foreign, _densities, _features, _images, _training):
-        if (made := part(evidence)) is not None:
-            sections.append(made)
-        step()
-    recipe = next((row.recipe for row in evidence.rows if row.method == config.method), training_name(config))
-    words = (
+def run_section(data: RunData, only_run: bool, part_done: Callable[[], None] = lambda: None) -> Section:
+    """`only_run`: its scores are at the head of the page already. `part_done` is called after each of `PARTS`."""
+    config, own = data.facts.config, data.own
+    sections = [] if only_run else [scores_section(data)]
+    for build in (_errors, _foreign, _densities, _features, _images, _training):
+        if (section := build(data)) is not None:
+            sections.append(section)
+        part_done()
+    recipe = next((row.recipe for row in data.rows if row.method == config.method), training_name(config))
+    summary = (
         f"{config.method} on {config.data}, backbone {config.backbone}, recipe {recipe}, "
         f"seed {config.seed}: {own.correct.double().mean().item():.2%} of {len(own.labels):,} in-domain images are "
         "classified correctly."
     )
-    return Section(evidence.key, f"Run {evidence.name}", [words], sections=sections)
+    return Section(data.key, f"Run {data.name}", [summary], sections=sections)
 
 
-def scores_section(evidence: Evidence) -> Section:
-    rows = [row for row in evidence.rows if row.task != "fgsm" and row.method == evidence.facts.config.method]
+def scores_section(data: RunData) -> Section:
+    rows = [row for row in data.rows if row.task != "fgsm" and row.method == data.facts.config.method]
     counts = {
         f"{row.task}{f' ({row.foreign})' if row.task == 'ood' else ''}: {row.n_positive:,} of "
         f"{row.n_positive + row.n_negative:,} images": None
         for row in rows
         if row.n_positive is not None and row.n_negative is not None
     }
-    words = f"Every score is an uncertainty. What it has to find, among how many images: {'; '.join(counts)}."
-    return Section(f"{evidence.key}-scores", "Scores", [words], [to_html(run_table(rows))])
+    explanation = f"Every score is an uncertainty. The images it has to find: {'; '.join(counts)}."
+    return Section(f"{data.key}-scores", "Scores", [explanation], [to_html(run_table(rows))])
 
 
-def _errors(evidence: Evidence) -> Section:
-    key, own = evidence.key, evidence.own
+def _errors(data: RunData) -> Section:
+    key, own = data.key, data.own
     confidence = own.logits.double().softmax(1).amax(1)
     calibration = reliability(f"{key}-reliability", confidence, own.correct)
     errors = ~own.correct
-    section = Section(f"{key}-errors", "Its own errors", drawings=[calibration], sections=[_classes(evidence)])
+    section = Section(f"{key}-errors", "Its own errors", drawings=[calibration], sections=[_classes(data)])
     if not bool(errors.any()):
-        section.words.append("Every image is classified correctly, so there are no errors to find.")
+        section.paragraphs.append("Every image is classified correctly, so there are no errors to find.")
         return section
     if not bool(own.correct.any()):
-        section.words.append("No image is classified correctly, so errors cannot be told from anything.")
+        section.paragraphs.append("No image is classified correctly, so there is nothing to tell errors from.")
         return section
-    section.words.append(f"{int(errors.sum()):,} of {len(errors):,} images are misclassified; do they score high?")
-    drawn = {score_label(name): own.scores[name] for name in DRAWN if name in own.scores}
+    section.paragraphs.append(
+        f"{int(errors.sum()):,} of {len(errors):,} images are misclassified. A good score is high for them."
+    )
+    drawn = {score_label(name): own.scores[name] for name in CURVE_SCORES if name in own.scores}
     for name, kind in (("roc", ROC), ("precision-recall", PRECISION_RECALL), ("risk-coverage", RISK_COVERAGE)):
         section.drawings.append(curves(f"{key}-errors-{name}", kind, drawn, errors, "errors", "correct predictions"))
     return section
 
 
-def _classes(evidence: Evidence) -> Section:
-    """All confusions of a few classes; of many the largest, with the accuracies folded away."""
-    own, classes = evidence.own, evidence.facts.classes
-    section = Section(f"{evidence.key}-errors-classes", "Class by class")
-    confusions = counts(own.labels, own.logits.argmax(1), len(classes))
+def _classes(data: RunData) -> Section:
+    """All confusions of a few classes; of many classes the largest ones, and the accuracies in a folded table."""
+    own, classes = data.own, data.facts.classes
+    section = Section(f"{data.key}-errors-classes", "Class by class")
+    confusions = confusion_matrix(own.labels, own.logits.argmax(1), len(classes))
     if len(classes) <= MOST_CLASSES:
         section.tables.append(to_html(confusion_table(classes, confusions)))
         return section
     if (largest := largest_confusions_table(classes, confusions)) is not None:
         section.tables.append(to_html(largest))
-    section.details.append(Details("Accuracy of each class", to_html(accuracy_table(classes, confusions))))
+    section.folded_tables.append(FoldedTable("Accuracy of each class", to_html(accuracy_table(classes, confusions))))
     return section
 
 
-def _foreign(evidence: Evidence) -> Section:
-    key, own, foreign = evidence.key, evidence.own, evidence.foreign
-    classes = evidence.facts.classes
+def _foreign(data: RunData) -> Section:
+    key, own, foreign = data.key, data.own, data.foreign
+    classes = data.facts.classes
     section = Section(
         f"{key}-foreign",
         f"Foreign images: {foreign.name}",
         [
-            f"{len(foreign.labels):,} images of {foreign.name} against {len(own.labels):,} in-domain images. Where the "
-            "fitted Gaussians lie apart the two can be told apart."
+            f"{len(foreign.labels):,} images of {foreign.name} against {len(own.labels):,} in-domain images. The less "
+            "the fitted Gaussians overlap, the better the two can be told apart."
         ],
     )
     members = {name: own.labels == label for label, name in enumerate(classes) if bool((own.labels == label).any())}
@@ -112,12 +123,14 @@ def _foreign(evidence: Evidence) -> Section:
             (f"{prefix}max_probability", f"largest probability{stream}", 1.0),
             (f"{prefix}entropy", f"entropy{stream} (nats)", math.log(len(classes))),
         ):
-            ours, theirs = _value(score, own), _value(score, foreign)
+            ours, theirs = (probability_or_entropy(score, images.scores[score]) for images in (own, foreign))
             groups = {name: ours[marked] for name, marked in members.items()}
             name = f"{key}-distribution-{score.replace('_', '-')}"
             section.drawings.append(distributions(name, quantity, largest, groups, (foreign.name, theirs)))
     drawn = {
-        score_label(name): torch.cat([own.scores[name], foreign.scores[name]]) for name in DRAWN if name in own.scores
+        score_label(name): torch.cat([own.scores[name], foreign.scores[name]])
+        for name in CURVE_SCORES
+        if name in own.scores
     }
     positive = torch.arange(len(own.labels) + len(foreign.labels)) >= len(own.labels)
     for name, kind in (("roc", ROC), ("precision-recall", PRECISION_RECALL)):
@@ -126,75 +139,71 @@ def _foreign(evidence: Evidence) -> Section:
     return section
 
 
-def _value(score: str, seen: SeenImages) -> torch.Tensor:
-    """Max.P. and entropy themselves, of scores that are ln(1 - max p) and ln H."""
-    value = seen.scores[score].exp()
-    return 1 - value if score.endswith("max_probability") else value
-
-
-def _densities(evidence: Evidence) -> Section | None:
+def _densities(data: RunData) -> Section | None:
     """None for a method that models no density."""
-    key, own, foreign, classes = evidence.key, evidence.own, evidence.foreign, evidence.facts.classes
+    key, own, foreign, classes = data.key, data.own, data.foreign, data.facts.classes
     section = Section(f"{key}-densities", "Class densities")
     if own.log_joint is not None and foreign.log_joint is not None:
         normal, abnormal = densest(own.log_joint, own.correct), least_dense(foreign.log_joint)
         drawing = profile(f"{key}-profile", classes, own.log_joint[normal], foreign.log_joint[abnormal], foreign.name)
-        section.words.append("A normal image should stand out in one class and an abnormal one be low in all.")
+        section.paragraphs.append(
+            "An in-domain image should have a high density in one class, a foreign one a low density in all."
+        )
         section.drawings.append(drawing)
-        for seen, place, is_foreign in ((own, normal, False), (foreign, abnormal, True)):
-            section.images.extend(thumbnails(seen, torch.tensor([place]), "log_density", classes, is_foreign))
-    usage = evidence.log[-1].get("component_usage") if evidence.log else None
+        for images, index, is_foreign in ((own, normal, False), (foreign, abnormal, True)):
+            section.images.extend(thumbnails(images, torch.tensor([index]), "log_density", classes, is_foreign))
+    usage = data.log[-1].get("component_usage") if data.log else None
     if usage:
         section.drawings.append(component_usage(f"{key}-components", torch.tensor(usage), classes))
     return section if section.drawings else None
 
 
-def _features(evidence: Evidence) -> Section | None:
-    key, own, foreign, classes = evidence.key, evidence.own, evidence.foreign, evidence.facts.classes
-    if len(own.chosen) < SMALLEST_EMBEDDING:
+def _features(data: RunData) -> Section | None:
+    key, own, foreign, classes = data.key, data.own, data.foreign, data.facts.classes
+    if len(own.sample.indices) < SMALLEST_EMBEDDING:
         return None
-    labels = own.labels[own.chosen]
-    alone = embedding(f"{key}-tsne", placed(own.features), labels, classes)
-    both = placed(torch.cat([own.features, foreign.features]))
+    labels = own.labels[own.sample.indices]
+    alone = embedding(f"{key}-tsne", tsne(own.sample.features), labels, classes)
+    both = tsne(torch.cat([own.sample.features, foreign.sample.features]))
     ours, theirs = both[: len(labels)], both[len(labels) :]
     together = embedding(f"{key}-tsne-foreign", ours, labels, classes, (foreign.name, theirs))
-    words = (
-        "Features in two dimensions, by t-SNE. Who is near whom means something; sizes of clusters and long distances "
-        "do not."
+    explanation = (
+        "Features in two dimensions, by t-SNE. Which images are neighbours means something; sizes of clusters and long "
+        "distances do not."
     )
-    return Section(f"{key}-features", "Features", [words], drawings=[alone, together])
+    return Section(f"{key}-features", "Features", [explanation], drawings=[alone, together])
 
 
-SMALLEST_EMBEDDING = 10
-"""Fewer images make no picture."""
-
-
-def _images(evidence: Evidence) -> Section:
-    key, own, foreign, classes = evidence.key, evidence.own, evidence.foreign, evidence.facts.classes
+def _images(data: RunData) -> Section:
+    key, own, foreign, classes = data.key, data.own, data.foreign, data.facts.classes
     how_foreign = next(name for name in FOREIGN_SCORES if name in foreign.scores)
     label = score_label(how_foreign)
     uncertainty, strangeness = own.scores["uncertainty"], foreign.scores[how_foreign]
-    words = "Below each: what it is, the predicted class with its probability, and the score it was chosen by."
-    section = Section(f"{key}-images", "Images to look at", [words])
-    for name, heading, seen, indices, score in (
-        ("uncertain", "Most uncertain", own, most(uncertainty), "uncertainty"),
-        ("wrong", "Most confidently wrong", own, most(-uncertainty, ~own.correct), "uncertainty"),
-        ("strange", f"Most foreign of {foreign.name}, by {label}", foreign, most(strangeness), how_foreign),
-        ("passing", f"Least foreign of {foreign.name}, by {label}", foreign, most(-strangeness), how_foreign),
+    explanation = (
+        "Below each image: its class or set, the predicted class with its probability, and the score it was chosen by."
+    )
+    section = Section(f"{key}-images", "Images to look at", [explanation])
+    for name, heading, images, indices, score in (
+        ("uncertain", "Most uncertain", own, highest(uncertainty), "uncertainty"),
+        ("wrong", "Most confidently wrong", own, highest(-uncertainty, ~own.correct), "uncertainty"),
+        ("strange", f"Most foreign of {foreign.name}, by {label}", foreign, highest(strangeness), how_foreign),
+        ("passing", f"Least foreign of {foreign.name}, by {label}", foreign, highest(-strangeness), how_foreign),
     ):
         if len(indices) > 0:
-            images = thumbnails(seen, indices, score, classes, foreign=seen is foreign)
-            section.sections.append(Section(f"{key}-images-{name}", heading, images=images))
+            shown = thumbnails(images, indices, score, classes, foreign=images is foreign)
+            section.sections.append(Section(f"{key}-images-{name}", heading, images=shown))
     if any(image.file for inner in section.sections for image in inner.images):
-        section.words.append("Files are named from the data folder on, so that they can be opened or moved.")
+        section.paragraphs.append(
+            "Each file is named by its path below the data folder, so that you can open or move it."
+        )
     return section
 
 
-def _training(evidence: Evidence) -> Section | None:
-    key, log = evidence.key, [row for row in evidence.log if {"epoch", "loss", "accuracy"} <= row.keys()]
+def _training(data: RunData) -> Section | None:
+    key, log = data.key, [row for row in data.log if {"epoch", "loss", "accuracy"} <= row.keys()]
     if not log:
         return None
     seconds = sum(row.get("seconds", 0.0) for row in log)
-    words = f"{len(log)} epochs, {log[-1].get('step', 0):,} steps, {seconds:,.0f} s."
+    summary = f"{len(log)} epochs, {log[-1].get('step', 0):,} steps, {seconds:,.0f} s."
     drawings = [losses(f"{key}-loss", log), accuracies(f"{key}-accuracy", log)]
-    return Section(f"{key}-training", "Training", [words], drawings=drawings)
+    return Section(f"{key}-training", "Training", [summary], drawings=drawings)

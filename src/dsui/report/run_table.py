@@ -18,21 +18,20 @@ SHOWN = {
 
 
 def run_table(rows: Sequence[ResultRow]) -> Table:
-    """Rows of one run; accuracies go to the note."""
+    """A table of the rows of one run; accuracies go to the note."""
     first = rows[0]
     rankings = [row for row in rows if "accuracy" not in row.metrics]
     accuracies = {(row.task, row.foreign, row.score): row for row in rows if "accuracy" in row.metrics}
-    questions = dict.fromkeys((row.task, row.foreign, metric) for row in rankings for metric in SHOWN.get(row.task, ()))
+    columns = dict.fromkeys((row.task, row.foreign, metric) for row in rankings for metric in SHOWN.get(row.task, ()))
     figures = {(row.score, row.task, row.foreign): row.metrics for row in rankings}
     names = dict.fromkeys(row.score for row in rankings)
     lines = tuple(
         Line(
             SCORES.get(name or "", name or ""),
-            tuple(Entry(figures.get((name, task, foreign), {}).get(metric)) for task, foreign, metric in questions),
+            tuple(Entry(figures.get((name, task, foreign), {}).get(metric)) for task, foreign, metric in columns),
         )
         for name in names
     )
-    columns = tuple(_column(task, foreign, metric) for task, foreign, metric in questions)
     note = "; ".join(
         [
             *(f"accuracy of the {row.score} {_percent(row)}" for row in accuracies.values() if row.task == "accuracy"),
@@ -41,7 +40,9 @@ def run_table(rows: Sequence[ResultRow]) -> Table:
         ]
     )
     title = f"{first.run}: {first.method} on {first.data}, {first.backbone}, recipe {first.recipe}, seed {first.seed}"
-    return Table(title, columns, lines, f"{note}." if note else "", corner="score")
+    return Table(
+        title, tuple(_column(*column) for column in columns), lines, f"{note}." if note else "", corner="score"
+    )
 
 
 def _percent(row: ResultRow) -> str:
@@ -49,27 +50,25 @@ def _percent(row: ResultRow) -> str:
 
 
 def _under_attack(accuracies: Iterable[ResultRow]) -> list[str]:
-    """An attack that leaves an image right is no harm, and cannot well be told from none."""
+    """How many attacked images are still classified correctly; those the attack did not harm are hard to detect."""
     each = [f"{_percent(row)} at ε {row.foreign:.3g}" for row in accuracies if row.task == "fgsm"]
     return [f"accuracy under attack {', '.join(each)}"] if each else []
 
 
 def _counts(rows: Sequence[ResultRow]) -> list[str]:
-    """How many images stand behind the figures."""
-    told = []
+    """How many images are behind the figures."""
+    counts = []
     kinds = {(row.task, row.foreign): (row.n_positive, row.n_negative) for row in rows if row.task in SHOWN}
     for (task, foreign), (positive, negative) in kinds.items():
         if positive is None or negative is None or task == "fgsm":
             continue
         if task == "misclassification":
-            told.append(f"{positive:,} error{'s' * (positive != 1)} among {positive + negative:,} images")
+            counts.append(f"{positive:,} error{'s' * (positive != 1)} among {positive + negative:,} images")
         else:
-            told.append(f"{positive:,} images of {'unknown classes' if foreign == 'unknown' else foreign}")
-    return told
+            counts.append(f"{positive:,} images of {'unknown classes' if foreign == 'unknown' else foreign}")
+    return counts
 
 
 def _column(task: str, foreign: str | float | None, metric: str) -> Column:
-    unit = METRICS[metric]
     against = task if foreign in (None, task, "unknown") else foreign
-    name = against if isinstance(against, str) else f"ε {against:.3g}"
-    return Column((name, unit.title), unit.higher_is_better, unit.unit, unit.scale, unit.decimals)
+    return METRICS[metric].column(against if isinstance(against, str) else f"ε {against:.3g}")

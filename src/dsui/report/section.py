@@ -1,4 +1,5 @@
-"""What a page is made of: a section has a heading and, in this order, words, tables, figures, images and sections."""
+"""The parts of a page. A section has a heading and, in this order, paragraphs, tables, figures, images, folded tables
+and inner sections."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from dsui.report.thumbnails import Thumbnail
 
 
 @dataclass(frozen=True)
-class Details:
-    """A table that is folded away under its summary."""
+class FoldedTable:
+    """A table, as HTML, that opens with a click on its summary."""
 
     summary: str
     table: str
@@ -19,15 +20,15 @@ class Details:
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """`key` is its address within the page; `tables` are HTML."""
+    """`key` is its id within the page, for links; `tables` are HTML."""
 
     key: str
     heading: str
-    words: list[str] = field(default_factory=list)
+    paragraphs: list[str] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     drawings: list[Drawing] = field(default_factory=list)
     images: list[Thumbnail] = field(default_factory=list)
-    details: list[Details] = field(default_factory=list)
+    folded_tables: list[FoldedTable] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
 
     def all_drawings(self) -> list[Drawing]:
@@ -35,5 +36,5 @@ class Section:
 
 
 def slug(text: str) -> str:
-    """What of a text can stand in an address and in a file's name."""
+    """A text without the characters that cannot be part of a link or a file name."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "run"

@@ -1,4 +1,4 @@
-"""The settings a run was trained with, as words; those of mixtures apart, which a method without one does not read."""
+"""The settings a run was trained with, as text. Those of mixtures are apart: a method without mixtures ignores them."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ MIXTURE = frozenset(
         "initialize",
     }
 )
-"""What a recipe says of mixtures."""
+"""The settings of a recipe that concern mixtures."""
 
 
 class Settings(NamedTuple):
-    """By name; `mixture` is empty for a method that has none."""
+    """By name; `mixture` is empty for a method without mixtures."""
 
     general: dict[str, str]
     mixture: dict[str, str]
 
 
 def settings(facts: RunFacts) -> Settings:
-    shown = {key: _word(value) for key, value in facts.config.mapping().items()}
-    general = {key: word for key, word in shown.items() if key not in MIXTURE}
+    shown = {key: _text(value) for key, value in facts.config.mapping().items()}
+    general = {key: text for key, text in shown.items() if key not in MIXTURE}
     return Settings(general, {key: shown[key] for key in shown if key in MIXTURE} if _has_mixture(facts) else {})
 
 
 def _has_mixture(facts: RunFacts) -> bool:
-    """Asked of the method itself, built without memory for its weights."""
+    """Builds the method, without memory for its weights, and looks."""
     config = facts.config
     with torch.device("meta"):
         method = build(
@@ -49,5 +49,5 @@ def _has_mixture(facts: RunFacts) -> bool:
     return any(True for _ in method.mixture_parameters())
 
 
-def _word(value: object) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -31,7 +31,7 @@ class _Spacing(NamedTuple):
 ROOMY, TIGHT = _Spacing(" ± ", 3), _Spacing("±", 2)
 
 
-class _Shown(NamedTuple):
+class _CellText(NamedTuple):
     """A cell as text: spaces before, what is emphasised, spaces behind, the mark."""
 
     before: str
@@ -42,14 +42,18 @@ class _Shown(NamedTuple):
 
 
 def to_terminal(table: Table, width: int | None = None, styled: bool = True) -> Group:
-    """For a rich console, `styled` unless it writes to a file or pipe, where nothing is bold.
+    """For a rich console. `styled`: bold and underlined, unless it writes to a file or a pipe.
 
-    A table wider than `width` is set tight, and one that is still wider is continued below with the remaining columns.
+    A table wider than `width` is set tight; one that is still wider is continued below with the remaining columns.
     """
-    spacing = ROOMY if len(_fitting(table, ROOMY, width)) == 1 or len(_fitting(table, TIGHT, width)) > 1 else TIGHT
+    spacing = (
+        ROOMY
+        if len(_column_groups(table, ROOMY, width)) == 1 or len(_column_groups(table, TIGHT, width)) > 1
+        else TIGHT
+    )
     sections, widths = _sections(table, spacing.spread), _widths(table, spacing.spread)
     parts: list[Text | rich_table.Table] = []
-    for places in _fitting(table, spacing, width):
+    for places in _column_groups(table, spacing, width):
         shown = rich_table.Table(
             box=box.SIMPLE, show_edge=False, pad_edge=False, collapse_padding=spacing.gap == TIGHT.gap
         )
@@ -125,7 +129,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_json(table: Table) -> str:
-    """The whole table, each cell with its place in the column, and what stands there where it has no figure."""
+    """The whole table; each cell has its place in the column, and its text where it has no figure."""
     places = [table.places(column) for column in range(len(table.columns))]
     content = asdict(table)
     for row, line in enumerate(content["lines"]):
@@ -136,15 +140,15 @@ def to_json(table: Table) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def _sections(table: Table, spread: str = ROOMY.spread) -> list[list[tuple[Line, list[_Shown]]]]:
-    """Own lines, then quoted ones, each with its cells; an empty section is left out."""
-    columns = [_shown(table, place, spread) for place in range(len(table.columns))]
+def _sections(table: Table, spread: str = ROOMY.spread) -> list[list[tuple[Line, list[_CellText]]]]:
+    """Own lines, then quoted ones, each with its cells; without empty sections."""
+    columns = [_cell_texts(table, place, spread) for place in range(len(table.columns))]
     rows = [(line, [column[row] for column in columns]) for row, line in enumerate(table.lines)]
     parts = ([row for row in rows if row[0].quoted is quoted] for quoted in (False, True))
     return [part for part in parts if part]
 
 
-def _shown(table: Table, place: int, spread: str) -> list[_Shown]:
+def _cell_texts(table: Table, place: int, spread: str) -> list[_CellText]:
     column, cells = table.columns[place], [line.cells[place] for line in table.lines]
     means = [digits(cell.mean, column) or cell.text for cell in cells]
     deviations = [digits(cell.deviation, column) for cell in cells]
@@ -158,7 +162,7 @@ def _shown(table: Table, place: int, spread: str) -> list[_Shown]:
     padded = []
     for mean, body, mark, rank in zip(means, bodies, marks, table.places(place), strict=True):
         before = " " * (mean_width - len(mean))
-        padded.append(_Shown(before, body, " " * (width - len(before) - len(body)), mark.ljust(mark_width), rank))
+        padded.append(_CellText(before, body, " " * (width - len(before) - len(body)), mark.ljust(mark_width), rank))
     return padded
 
 
@@ -170,20 +174,20 @@ def _widths(table: Table, spread: str) -> list[int]:
     ]
 
 
-def _fitting(table: Table, spacing: _Spacing, width: int | None) -> list[list[int]]:
-    """The columns in runs that fit beside the labels, at least one to a run."""
+def _column_groups(table: Table, spacing: _Spacing, width: int | None) -> list[list[int]]:
+    """The columns in groups that fit beside the labels, at least one column to a group."""
     widths = _widths(table, spacing.spread)
     labels = max(len(text) for text in (table.corner, *(line.name for line in table.lines)))
-    runs: list[list[int]] = [[]]
-    for place in range(len(widths)):
-        taken = labels + sum(widths[other] + spacing.gap for other in (*runs[-1], place))
-        if runs[-1] and width is not None and taken > width:
-            runs.append([])
-        runs[-1].append(place)
-    return runs
+    groups: list[list[int]] = [[]]
+    for column in range(len(widths)):
+        taken = labels + sum(widths[other] + spacing.gap for other in (*groups[-1], column))
+        if groups[-1] and width is not None and taken > width:
+            groups.append([])
+        groups[-1].append(column)
+    return groups
 
 
-def _styled(cell: _Shown, width: int) -> Text:
+def _styled(cell: _CellText, width: int) -> Text:
     style = {"best": "bold", "second": "underline", None: ""}[cell.place]
     free = width - len("".join(cell[:4]))
     return Text.assemble(" " * free, cell.before, (cell.body, style), cell.behind, cell.mark)

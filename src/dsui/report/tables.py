@@ -1,6 +1,6 @@
 """One table of figures: columns, lines, cells, and which figure of a column is best.
 
-The best is judged by the digits a reader sees, so that equal digits look equal. Its forms are in `table_forms`.
+The best is found by the digits a reader sees, so that equal digits are equally good. `table_forms` prints tables.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Entry:
-    """A figure, as fraction, or without one (None or nan) `text`; `mark`, by the `p` of a test, stands behind it."""
+    """A figure, as a fraction, or `text` where there is none (None or nan). `mark` belongs to the p-value `p`."""
 
     mean: float | None = None
     deviation: float | None = None
@@ -57,7 +57,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Line:
-    """One row; `quoted` figures come from elsewhere and stand apart."""
+    """One row. `quoted`: its figures are published ones, which stand apart."""
 
     label: str
     cells: tuple[Entry, ...]
@@ -70,7 +70,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """`note` says what the figures are: n, what the marks mean. Directions, bold and daggers explain themselves."""
+    """`note` says what the figures are; `explanation` adds what arrows, bold and daggers mean."""
 
     title: str
     columns: tuple[Column, ...]
@@ -79,8 +79,8 @@ class Table:
     corner: str = "method"
 
     def __post_init__(self) -> None:
-        if strange := [line.label for line in self.lines if len(line.cells) != len(self.columns)]:
-            raise ValueError(f"every line needs {len(self.columns)} cells; {', '.join(strange)} has another number.")
+        if uneven := [line.label for line in self.lines if len(line.cells) != len(self.columns)]:
+            raise ValueError(f"every line needs {len(self.columns)} cells; {', '.join(uneven)} has another number.")
         if len({len(column.header) for column in self.columns}) > 1:
             raise ValueError("all columns need headers of the same number of lines.")
 
@@ -102,7 +102,7 @@ class Table:
         return " ".join(sentence for sentence, applies in sentences if sentence and applies)
 
     def places(self, column: int) -> list[Place]:
-        """Who is best and second best in a column, line by line; equal digits share a place, one figure has none."""
+        """Best and second best of a column, line by line; equal digits share a place, a single figure has none."""
         settings = self.columns[column]
         shown = [digits(line.cells[column].mean, settings) for line in self.lines]
         values = sorted({float(text) for text in shown if text}, reverse=settings.higher_is_better is True)
@@ -113,5 +113,5 @@ class Table:
 
 
 def digits(value: float | None, column: Column) -> str:
-    """As shown; nothing for no figure."""
+    """The digits that are shown; empty without a figure."""
     return "" if value is None else f"{column.scale * value:.{column.decimals}f}"

@@ -1,4 +1,4 @@
-"""Thresholds as lines of a table: what each lets through of every kind of image."""
+"""Thresholds as lines of a table: how many images of each kind a threshold accepts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dsui.report.tables import Column, Entry, Line, Table
 def threshold_table(
     title: str, limits: Sequence[Limit], kinds: Mapping[str, SetUncertainties], calibrated: int
 ) -> Table:
-    """`kinds` by name; `calibrated` is how many images the limits were chosen by."""
+    """`kinds`: images by name. `calibrated`: how many other images the thresholds were chosen by."""
     columns = [Column(("uncertainty", "up to"), decimals=3)]
     for name, images in kinds.items():
         columns.append(Column((name, "accepted"), unit="%", scale=100, decimals=1))
@@ -25,12 +25,12 @@ def threshold_table(
 
 
 def _obstacles(limits: Sequence[Limit]) -> list[str]:
-    """Why the smallest coverage and the largest risk of those that cannot be met cannot: the others are harder."""
+    """Why the easiest of the unmet demands (smallest coverage, largest risk) cannot be met; the others are harder."""
     unmet = [each for each in limits if each.obstacle]
     coverages = [(each.criterion.coverage, each.obstacle) for each in unmet if each.criterion.coverage is not None]
     risks = [(each.criterion.risk, each.obstacle) for each in unmet if each.criterion.risk is not None]
-    told = [*(min(coverages)[1:] if coverages else ()), *(max(risks)[1:] if risks else ())]
-    return [f"{sentence[:1].upper()}{sentence[1:]}" for sentence in told]
+    reasons = [*(min(coverages)[1:] if coverages else ()), *(max(risks)[1:] if risks else ())]
+    return [f"{sentence[:1].upper()}{sentence[1:]}" for sentence in reasons]
 
 
 def _cells(value: float | None, kinds: Mapping[str, SetUncertainties]) -> list[Entry]:

@@ -14,11 +14,15 @@ from dsui.data.folder import FolderSet
 from dsui.data.foreign import ReshapedSet
 from dsui.data.registry import folder_path
 from dsui.report.columns import UNKNOWN
-from dsui.report.evidence import SeenImages, score_label
+from dsui.report.run_data import ScoredImages, score_label
+
+LARGEST_SIDE = 64
+"""Larger images are scaled down to keep the page small."""
+SHOWN = 8
 
 
 def origin(images: ImageSet, index: int) -> str | None:
-    """The path of an image below PATH of `folder:PATH`, as in test/cat/7.png; None for a set that is no folder."""
+    """The path of an image below PATH of `folder:PATH`, as in test/cat/7.png; None for a set that is not a folder."""
     match images:
         case FolderSet():
             return images.files[index].relative_to(folder_path(images.name)).as_posix()
@@ -29,61 +33,56 @@ def origin(images: ImageSet, index: int) -> str | None:
     return None
 
 
-LARGEST_SIDE = 64
-"""Larger images are shown smaller, so that a page of them stays small."""
-SHOWN = 8
-
-
 class Thumbnail(NamedTuple):
     source: str
-    """A data: address."""
+    """A data: URL."""
     alternative: str
-    """What it is, for whoever cannot see it."""
+    """The text for readers who cannot see the image."""
     lines: tuple[str, ...]
-    """What stands below it."""
+    """The text below the image."""
     file: str | None = None
-    """Where it lies below its data folder, of a user's own images."""
+    """Its path below the data folder, for images of a user's folder."""
 
 
-def most(scores: Tensor, among: Tensor | None = None, count: int = SHOWN) -> Tensor:
-    """Indices of the `count` largest scores [N], largest first, among those marked [N]; of equal ones the first."""
-    places = scores.argsort(descending=True, stable=True)
-    return (places if among is None else places[among[places]])[:count]
+def highest(scores: Tensor, among: Tensor | None = None, count: int = SHOWN) -> Tensor:
+    """Indices of the `count` largest of N scores, largest first, among those marked [N]; the first of equal ones."""
+    order = scores.argsort(descending=True, stable=True)
+    return (order if among is None else order[among[order]])[:count]
 
 
 def thumbnails(
-    seen: SeenImages, indices: Tensor, score: str, classes: tuple[str, ...], foreign: bool
+    scored: ScoredImages, indices: Tensor, score: str, classes: tuple[str, ...], foreign: bool
 ) -> list[Thumbnail]:
-    """`classes` are the model's; a foreign image has none of them, but may have one it does not know. `score` is shown
-    below each image."""
-    images = seen.load()
-    confidence, predicted = seen.logits[indices].double().softmax(1).max(1)
-    found = []
+    """`classes` are those of the model. A foreign image has none of them; one of an open-set test has a class that the
+    model does not know. `score` is shown below each image."""
+    images = scored.load()
+    confidence, predicted = scored.logits[indices].double().softmax(1).max(1)
+    shown = []
     for place, pixels in enumerate(images.read(indices)):
         index = int(indices[place])
         guess = f"{classes[predicted[place]]}, {confidence[place]:.3f}"
-        named = not foreign or seen.name == UNKNOWN
-        truth = f"is {images.classes[seen.labels[index]]}" if named else f"from {seen.name}"
-        found.append(
+        named = not foreign or scored.name == UNKNOWN
+        truth = f"is {images.classes[scored.labels[index]]}" if named else f"from {scored.name}"
+        shown.append(
             Thumbnail(
                 png(pixels),
                 f"Image {index}: {truth}, predicted {guess}",
-                (truth, f"predicted {guess}", _told(score, float(seen.scores[score][index]))),
+                (truth, f"predicted {guess}", _score_text(score, float(scored.scores[score][index]))),
                 origin(images, index),
             )
         )
-    return found
+    return shown
 
 
-def _told(score: str, value: float) -> str:
-    """A score by its name; of a density itself, whose score is its negative."""
-    shown = -value if score == "log_density" else value
-    digits = f"{shown:.{1 if abs(shown) >= 100 else 2}f}".replace("-", "\N{MINUS SIGN}")
+def _score_text(score: str, value: float) -> str:
+    """Name and value of a score. The score of a log-density is its negative; the log-density itself is shown."""
+    value = -value if score == "log_density" else value
+    digits = f"{value:.{1 if abs(value) >= 100 else 2}f}".replace("-", "\N{MINUS SIGN}")
     return f"{score_label(score)} {digits}"
 
 
 def png(pixels: Tensor) -> str:
-    """The data: address of uint8 [channels, height, width], one channel or three."""
+    """The data: URL of uint8 [channels, height, width], one channel or three."""
     array = pixels.permute(1, 2, 0).cpu().numpy()
     image = Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)
     image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))

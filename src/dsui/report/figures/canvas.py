@@ -1,9 +1,9 @@
-"""The paper under every figure: size, colours, line styles, and the three forms in which a figure leaves.
+"""What all figures share: size, colours, line styles, and the three output formats: SVG, PNG, and SVG inside a page.
 
 A figure is one panel, narrow enough for a phone; several stand beside each other on a page. Series differ in colour
 (Okabe and Ito's, darkened to 3:1 on white), in dashes and in markers, so that they survive grey print. Inside a page
 every colour becomes a CSS variable, so that one figure serves a light and a dark screen. Text stays text. The same data
-give the same bytes: no dates, no random identifiers, no settings of the user's own.
+give the same bytes: no dates, no random identifiers, no matplotlib settings of the user.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ VARIABLES = {
     OCHRE: "--ochre",
     SKY: "--sky",
 }
-"""The page gives these a light and a dark value."""
+"""The page gives each of these a light and a dark value."""
 WIDTH, HEIGHT = 4.3, 2.9
-"""Inches: of a panel, without what a legend adds."""
+"""Of a panel in inches, without the height of its legend."""
 LEGEND_LINE = 0.2
 LEGEND_HANDLE, LEGEND_LETTER = 45.0, 5.2
-"""Points that an entry of a legend takes, and each letter of it."""
+"""Widths in points: of an entry of a legend without its text, and of each letter."""
 LONGEST_NAME = 24
 TICK_LETTERS, TICK_LETTER = 36, 0.045
-"""Letters that fit along the x-axis, and how many inches a turned one reaches down."""
+"""How many letters fit along the x-axis, and the height in inches of a letter in turned text."""
 PIXELS_PER_INCH = 200
 STYLE = {
     "font.family": "DejaVu Sans",
@@ -81,7 +81,7 @@ STYLE = {
 FONT = "'DejaVu Sans'"
 
 
-class Pen(NamedTuple):
+class SeriesStyle(NamedTuple):
     """How one series is drawn."""
 
     color: str
@@ -89,24 +89,25 @@ class Pen(NamedTuple):
     marker: str
 
 
-def dots() -> Iterator[str]:
-    """A colour for each class where there are only dots to tell them apart, ten different ones."""
+def class_colors() -> Iterator[str]:
+    """A colour for each class where only dots tell them apart; the first ten differ."""
     return cycle((BLUE, VERMILION, GREEN, PURPLE, OCHRE, SKY, "#d6336c", "#6f9e12", "#7048c6", "#868e96"))
 
 
-def pens() -> Iterator[Pen]:
-    """One for each series, no two alike among the first thirty."""
+def series_styles() -> Iterator[SeriesStyle]:
+    """A style for each series; the first thirty differ."""
     broken = ((5, 1.5), (1.5, 1.2), (6, 1.5, 1.5, 1.5), (3, 1.2, 1.2, 1.2, 1.2, 1.2))
     dashes: list[str | tuple[float, tuple[float, ...]]] = ["-", *((0, lengths) for lengths in broken)]
-    colors = cycle((BLUE, VERMILION, GREEN, SKY, OCHRE, PURPLE))  # the blues apart, for their dashes as well
+    # the two blues are apart, so that their dashes differ as well
+    colors = cycle((BLUE, VERMILION, GREEN, SKY, OCHRE, PURPLE))
     markers = cycle("osD^vPX")
     for place in count():
-        yield Pen(next(colors), dashes[(place + place // 30) % len(dashes)], next(markers))
+        yield SeriesStyle(next(colors), dashes[(place + place // 30) % len(dashes)], next(markers))
 
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A finished figure. `name` becomes its file name, `description` is for whoever cannot see it."""
+    """A finished figure. `name` becomes its file name; `description` is for readers who cannot see it."""
 
     name: str
     figure: Figure
@@ -119,7 +120,7 @@ R = TypeVar("R")
 
 
 def styled(draw: Callable[P, R]) -> Callable[P, R]:
-    """Draw in the style above, whatever the user's own settings are, and leave those as they were."""
+    """Draw in the style above, and leave the user's matplotlib settings unread and unchanged."""
 
     @wraps(draw)
     def in_style(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -134,7 +135,7 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     return in_style
 
 
-def panel(height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, Axes]:
+def new_panel(height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, Axes]:
     """An empty figure with one pair of axes; call it inside `styled`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -144,15 +145,15 @@ def panel(height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def legend_below(figure: Figure, axes: Axes) -> None:
-    """What the lines mean, under the axes, which keep their height; in as many columns as fit."""
+def add_legend_below(figure: Figure, axes: Axes) -> None:
+    """A legend under the axes, in as many columns as fit; the figure grows so that the axes keep their height."""
     handles, labels = axes.get_legend_handles_labels()
-    columns = next(count for count in (4, 3, 2, 1) if count == 1 or _room_for(labels, count))
+    columns = next(count for count in (4, 3, 2, 1) if count == 1 or _legend_fits(labels, count))
     figure.set_figheight(figure.get_figheight() + LEGEND_LINE * -(-len(labels) // columns))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
-def _room_for(labels: list[str], columns: int) -> bool:
+def _legend_fits(labels: list[str], columns: int) -> bool:
     """Whether a legend, filled column by column, is narrower than the figure."""
     size, longer = divmod(len(labels), columns)
     ends = [0, *accumulate([size + 1] * longer + [size] * (columns - longer))]
@@ -160,9 +161,9 @@ def _room_for(labels: list[str], columns: int) -> bool:
     return sum(LEGEND_HANDLE + LEGEND_LETTER * max(map(len, part)) for part in parts) < 72 * WIDTH
 
 
-def named_ticks(figure: Figure, axes: Axes, places: Sequence[float], names: Sequence[str]) -> None:
-    """Names along the x-axis; turned, with room below the axes, where they would touch each other."""
-    shown = [short(name) for name in names]
+def set_named_ticks(figure: Figure, axes: Axes, places: Sequence[float], names: Sequence[str]) -> None:
+    """Names along the x-axis; where they would touch each other they are turned, and the figure grows."""
+    shown = [shorten(name) for name in names]
     if sum(map(len, shown)) <= TICK_LETTERS:
         axes.set_xticks(list(places), shown)
         return
@@ -170,31 +171,31 @@ def named_ticks(figure: Figure, axes: Axes, places: Sequence[float], names: Sequ
     figure.set_figheight(figure.get_figheight() + TICK_LETTER * max(map(len, shown)))
 
 
-def short(text: str) -> str:
-    """A class or a set as a figure has room for it."""
+def shorten(text: str) -> str:
+    """The name of a class or set, short enough for a figure."""
     text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-    text = f" {text}" if text.startswith("_") else text  # which matplotlib would leave out of a legend
+    text = f" {text}" if text.startswith("_") else text  # matplotlib leaves names with a leading _ out of a legend
     return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
 
 
 @styled
 def to_png(drawing: Drawing) -> bytes:
-    return _saved(drawing.figure, "png")
+    return _render(drawing.figure, "png")
 
 
 @styled
 def to_svg(drawing: Drawing) -> str:
-    """A file of its own, on white."""
-    return _saved(drawing.figure, "svg").decode()
+    """A stand-alone SVG file on white."""
+    return _render(drawing.figure, "svg").decode()
 
 
 @styled
 def to_inline(drawing: Drawing) -> str:
-    """The <svg> element of a page: named for screen readers, in the page's colours, with identifiers of its own."""
-    root = ET.fromstring(_saved(drawing.figure, "svg", transparent=True))  # noqa: S314 - we wrote it
+    """The <svg> element of a page: labelled for screen readers, in the page's colours, with unique identifiers."""
+    root = ET.fromstring(_render(drawing.figure, "svg", transparent=True))  # noqa: S314 - we wrote it
     for parent in list(root.iter()):
         for child in list(parent):
-            if child.tag.endswith(("metadata", "style")):  # who made it, and a style that would hold for the whole page
+            if child.tag.endswith(("metadata", "style")):  # metadata, and a style that would apply to the whole page
                 parent.remove(child)
     for element in root.iter():
         element.text, element.tail = (element.text or "").strip(), None
@@ -215,7 +216,7 @@ def to_inline(drawing: Drawing) -> str:
 _REFERENCE = re.compile(r"(?<=url\(#)[\w-]+(?=\))|(?<=^#)[\w-]+$")
 """url(#NAME), or #NAME alone."""
 _TOO_FINE = re.compile(r"(\.\d\d)\d+")
-"""Digits below a hundredth of a point."""
+"""Digits finer than a hundredth of a point."""
 
 
 def _adapt(element: ET.Element, prefix: str, used: set[str]) -> None:
@@ -228,20 +229,20 @@ def _adapt(element: ET.Element, prefix: str, used: set[str]) -> None:
         elif name == "d":
             element.set(name, _TOO_FINE.sub(r"\1", " ".join(value.split())))
         else:
-            element.set(name, _in_variables(_REFERENCE.sub(rf"{prefix}-\g<0>", value)))
+            element.set(name, _use_css_variables(_REFERENCE.sub(rf"{prefix}-\g<0>", value)))
 
 
-def _in_variables(style: str) -> str:
+def _use_css_variables(style: str) -> str:
     for color, variable in VARIABLES.items():
         style = style.replace(color, f"var({variable})")
     return style.replace(FONT, "var(--figure-font)")
 
 
-def _saved(figure: Figure, form: str, transparent: bool = False) -> bytes:
+def _render(figure: Figure, form: str, transparent: bool = False) -> bytes:
     stream = io.BytesIO()
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type")) if form == "svg" else {"Software": None}
     with warnings.catch_warnings():
-        # letters of other scripts are measured wrongly in a font that has none of them, and shown rightly by a browser
+        # a font without the letters of a script measures them wrongly, but a browser shows them correctly
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.savefig(stream, format=form, dpi=PIXELS_PER_INCH, metadata=metadata, transparent=transparent)
     return stream.getvalue()

@@ -1,6 +1,6 @@
-"""Curves behind the figures of a ranking: ROC, precision over recall, risk over coverage; one line for each score.
+"""Curves of rankings: ROC, precision over recall, risk over coverage; one line for each score.
 
-The points are those of `dsui.evaluation.metrics`; of long curves as many are drawn as the eye can tell apart.
+The points are those of `dsui.evaluation.metrics`; of long curves only as many are drawn as the eye can tell apart.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from torch import Tensor
 
 from dsui.evaluation.metrics import aupr, aurc, auroc, precision_recall_curve, risk_coverage_curve, roc_curve
 from dsui.report.columns import METRICS
-from dsui.report.figures.canvas import FAINT, Drawing, legend_below, panel, pens, styled
+from dsui.report.figures.canvas import FAINT, Drawing, add_legend_below, new_panel, series_styles, styled
 
 POINTS = 300
 """Most points of a drawn curve."""
 
 
-class Kind(NamedTuple):
-    """`curve` and `area` take scores and marks; `metric` names the area."""
+class CurveKind(NamedTuple):
+    """`curve` and `area` take scores and the marks of positives; `metric` names the area."""
 
     curve: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
     area: Callable[[Tensor, Tensor], float]
@@ -35,26 +35,26 @@ def _recall_precision(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]
     return recall, precision
 
 
-ROC = Kind(roc_curve, auroc, "auroc", "false alarms: {negatives} flagged", "{positives} flagged")
-PRECISION_RECALL = Kind(_recall_precision, aupr, "aupr", "recall: {positives} flagged", "precision", "steps-pre")
-RISK_COVERAGE = Kind(risk_coverage_curve, aurc, "aurc", "coverage: images kept", "risk: errors among kept")
+ROC = CurveKind(roc_curve, auroc, "auroc", "false alarms: {negatives} flagged", "{positives} flagged")
+PRECISION_RECALL = CurveKind(_recall_precision, aupr, "aupr", "recall: {positives} flagged", "precision", "steps-pre")
+RISK_COVERAGE = CurveKind(risk_coverage_curve, aurc, "aurc", "coverage: images kept", "risk: errors among kept")
 
 
 @styled
 def curves(
-    name: str, kind: Kind, scores: Mapping[str, Tensor], positive: Tensor, positives: str, negatives: str
+    name: str, kind: CurveKind, scores: Mapping[str, Tensor], positive: Tensor, positives: str, negatives: str
 ) -> Drawing:
     """`scores`: [N] by their label; `positives` and `negatives` name the two kinds of images, as in "errors"."""
     from matplotlib.ticker import PercentFormatter
 
-    figure, axes = panel()
-    unit = METRICS[kind.metric]
+    figure, axes = new_panel()
+    metric = METRICS[kind.metric]
     areas = []
-    for (label, values), pen in zip(scores.items(), pens(), strict=False):
-        x, y = thinned(*kind.curve(values, positive))
-        areas.append(f"{label} {unit.scale * kind.area(values, positive):.{unit.decimals}f}")
-        axes.plot(x, y, color=pen.color, linestyle=pen.dashes, drawstyle=kind.drawstyle, label=areas[-1])
-    words = {"positives": positives, "negatives": negatives}
+    for (label, values), style in zip(scores.items(), series_styles(), strict=False):
+        x, y = thin_curve(*kind.curve(values, positive))
+        areas.append(f"{label} {metric.scale * kind.area(values, positive):.{metric.decimals}f}")
+        axes.plot(x, y, color=style.color, linestyle=style.dashes, drawstyle=kind.drawstyle, label=areas[-1])
+    groups = {"positives": positives, "negatives": negatives}
     base_rate = positive.double().mean().item()
     if kind is ROC:
         axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1)
@@ -64,24 +64,24 @@ def curves(
         axes.set_ylim(0, 1.03)
     else:
         axes.set_ylim(bottom=0)
-    axes.set(xlim=(0, 1), xlabel=kind.x.format(**words), ylabel=kind.y.format(**words))
+    axes.set(xlim=(0, 1), xlabel=kind.x.format(**groups), ylabel=kind.y.format(**groups))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1, decimals=None))
-    legend_below(figure, axes)
-    better = "higher" if unit.higher_is_better else "lower"
+    add_legend_below(figure, axes)
+    better = "higher" if metric.higher_is_better else "lower"
     title = {
         "auroc": "ROC",
         "aupr": f"Precision (share of {positives} among flagged images) over recall",
         "aurc": "Risk over coverage",
     }[kind.metric]
-    caption = f"{title}; the figures are {unit.title} in {unit.unit}, {better} is better."
+    caption = f"{title}; the legend gives {metric.title} in {metric.unit}, {better} is better."
     if kind is PRECISION_RECALL:
-        caption += f" A coin has {100 * base_rate:.1f} %, the share of {positives} among all images: the faint line."
+        caption += f" The faint line is chance: {100 * base_rate:.1f} %, the share of {positives} among all images."
     return Drawing(name, figure, caption, f"{', '.join(areas)}.")
 
 
-def thinned(x: Tensor, y: Tensor, points: int = POINTS) -> tuple[Tensor, Tensor]:
-    """Points at even steps along the curve, both ends among them; all of them where there are no more."""
+def thin_curve(x: Tensor, y: Tensor, points: int = POINTS) -> tuple[Tensor, Tensor]:
+    """At most `points` points at even steps along the curve, with both ends."""
     if len(x) <= points:
         return x, y
     length = torch.cat([x.new_zeros(1), (x.diff().abs() + y.diff().abs()).cumsum(0)])

@@ -1,8 +1,8 @@
-"""Figure 4: how Max.P. and entropy spread over the images of each class and over foreign ones.
+"""Figure 4: distributions of Max.P. and entropy over the images of each class and over foreign images.
 
 Each group is drawn as the Gaussian of its mean and deviation, over histograms of all in-domain and all foreign images.
-Everything is divided by its own maximum, since a class of which the model is sure can be a hundred times as narrow, and
-so as high, as a set of which it is not.
+Each curve is divided by its own maximum: the Gaussian of a class of which the model is sure can be a hundred times as
+narrow, and so as high, as that of a set of which it is not sure.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dsui.report.figures.canvas import BLUE, INK, Drawing, legend_below, panel, pens, short, styled
+from dsui.report.figures.canvas import BLUE, INK, Drawing, add_legend_below, new_panel, series_styles, shorten, styled
 
 LEGEND_CLASSES = 12
-"""With more classes than this all of them share one colour and one line of the legend."""
+"""With more classes all of them share one colour and one line of the legend."""
 BINS, POINTS, FEW_POINTS = 40, 120, 33
 Values = NDArray[np.float64]
+
+
+def probability_or_entropy(score: str, values: Tensor) -> Tensor:
+    """max p or H, which the paper shows, of the scores ln(1 - max p) and ln H."""
+    return 1 - values.exp() if score.endswith("max_probability") else values.exp()
 
 
 class Gaussian(NamedTuple):
@@ -28,14 +33,14 @@ class Gaussian(NamedTuple):
     deviation: float
 
     def curve(self, points: int = POINTS) -> tuple[Values, Values]:
-        """x and exp(-(x - mean)^2 / 2 deviation^2), four deviations to each side; a spike where there is none."""
+        """x and exp(-(x - mean)^2 / 2 deviation^2), four deviations to each side; a spike where the deviation is 0."""
         if self.deviation == 0:
             return np.full(2, self.mean), np.array([0.0, 1.0])
         steps = np.linspace(-4, 4, points)
         return self.mean + self.deviation * steps, np.exp(-0.5 * steps**2)
 
 
-def fitted(values: Tensor) -> Gaussian:
+def fit_gaussian(values: Tensor) -> Gaussian:
     """Mean and deviation (ddof 1) of [N] values; a single value deviates by 0."""
     values = values.double()
     return Gaussian(values.mean().item(), values.std().item() if len(values) > 1 else 0.0)
@@ -45,39 +50,41 @@ def fitted(values: Tensor) -> Gaussian:
 def distributions(
     name: str, quantity: str, largest: float, own: Mapping[str, Tensor], foreign: tuple[str, Tensor] | None = None
 ) -> Drawing:
-    """`own`: the values of each class's images, [N] each, between 0 and `largest`; `foreign`: a set's name and its."""
-    figure, axes = panel()
+    """`own`: the values of each class's images [N], between 0 and `largest`; `foreign`: a set's name and values."""
+    figure, axes = new_panel()
     together = torch.cat(list(own.values()))
-    groups = {group: fitted(values) for group, values in own.items()}
+    groups = {group: fit_gaussian(values) for group, values in own.items()}
     means = [group.mean for group in groups.values()]
-    told = f"Of {len(together):,} in-domain images the classes' means lie between {min(means):.3g} and {max(means):.3g}"
+    description = (
+        f"Of {len(together):,} in-domain images the classes' means lie between {min(means):.3g} and {max(means):.3g}"
+    )
     axes.stairs(*_histogram(together, largest), fill=True, color=BLUE, alpha=0.25)
     if foreign is not None:
         axes.stairs(*_histogram(foreign[1], largest), color=INK, linewidth=0.8)
     if len(groups) > LEGEND_CLASSES:
         axes.plot(*_as_one(groups.values()), color=BLUE, linewidth=0.6, label=f"{len(groups)} classes")
     else:
-        for (group, gaussian), pen in zip(groups.items(), pens(), strict=False):
-            axes.plot(*gaussian.curve(), color=pen.color, linestyle=pen.dashes, linewidth=1.2, label=short(group))
+        for (group, gaussian), style in zip(groups.items(), series_styles(), strict=False):
+            axes.plot(*gaussian.curve(), color=style.color, linestyle=style.dashes, linewidth=1.2, label=shorten(group))
     if foreign is not None:
-        gaussian = fitted(foreign[1])
-        axes.plot(*gaussian.curve(), color=INK, linewidth=2.4, label=f"{short(foreign[0])} (foreign)")
-        told += f"; {foreign[0]} has mean {gaussian.mean:.3g} and deviation {gaussian.deviation:.3g}"
+        gaussian = fit_gaussian(foreign[1])
+        axes.plot(*gaussian.curve(), color=INK, linewidth=2.4, label=f"{shorten(foreign[0])} (foreign)")
+        description += f"; {foreign[0]} has mean {gaussian.mean:.3g} and deviation {gaussian.deviation:.3g}"
     axes.set(xlim=(0, largest), ylim=(0, 1.08), xlabel=quantity, ylabel="density / its maximum")
-    legend_below(figure, axes)
+    add_legend_below(figure, axes)
     ours = "each class (histogram of all: filled)"
     who = f"{ours} and foreign images (histogram: outlined)" if foreign else ours
-    return Drawing(name, figure, f"{quantity[0].upper()}{quantity[1:]}: Gaussians fitted to {who}.", f"{told}.")
+    return Drawing(name, figure, f"{quantity[0].upper()}{quantity[1:]}: Gaussians fitted to {who}.", f"{description}.")
 
 
 def _as_one(gaussians: Iterable[Gaussian]) -> tuple[Values, Values]:
-    """Many curves as one line with gaps, which takes less room in a page."""
+    """Many curves as one line with gaps, which makes the page smaller."""
     curves = [gaussian.curve(FEW_POINTS) for gaussian in gaussians]
     x, y = ([np.append(part, np.nan) for part in parts] for parts in zip(*curves, strict=True))
     return np.concatenate(x), np.concatenate(y)
 
 
 def _histogram(values: Tensor, largest: float) -> tuple[Values, Values]:
-    """Heights over the largest of them, and the edges of the bins."""
+    """Heights as shares of the largest one, and the edges of the bins."""
     counts, edges = np.histogram(values.double().numpy(), BINS, (0, largest))
     return counts / max(counts.max(), 1), edges

@@ -1,6 +1,6 @@
-"""Figure 2, right: what the class densities of a normal and of an abnormal image look like.
+"""Figure 2, right: the class densities ln(w_i GMM_i(z)) of a normal and of an abnormal image over the classes i.
 
-ln(w_i GMM_i(z)) over the classes i: a normal image stands out in one class, an abnormal one is low in all of them.
+A normal image has a high density in one class, an abnormal one a low density in all of them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,22 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dsui.report.figures.canvas import BLUE, VERMILION, Drawing, legend_below, named_ticks, panel, short, styled
+from dsui.report.figures.canvas import (
+    BLUE,
+    VERMILION,
+    Drawing,
+    add_legend_below,
+    new_panel,
+    set_named_ticks,
+    shorten,
+    styled,
+)
 
 NAMED_CLASSES = 20
 
 
 def densest(log_joint: Tensor, correct: Tensor) -> int:
-    """The image of largest density among those classified correctly, or among all where there is none. [N, C], [N]"""
+    """The image of largest density among those classified correctly, or among all where none is. [N, C], [N]"""
     density = log_joint.double().logsumexp(1)
     return int((density.masked_fill(~correct, -float("inf")) if bool(correct.any()) else density).argmax())
 
@@ -27,23 +36,25 @@ def least_dense(log_joint: Tensor) -> int:
 
 @styled
 def profile(name: str, classes: Sequence[str], normal: Tensor, abnormal: Tensor, foreign: str) -> Drawing:
-    """`normal` and `abnormal`: [C] ln(w_i GMM_i(z)) of one image each; `foreign` names the set of the latter."""
-    figure, axes = panel()
+    """`normal` and `abnormal`: [C] ln(w_i GMM_i(z)) of one image each; `foreign` names the set of the abnormal one."""
+    figure, axes = new_panel()
     numbers = range(len(classes))
-    told = []
+    descriptions = []
     for label, values, color, marker, line in (
         ("in-domain image", normal, BLUE, "o", "-"),
         (f"image of {foreign}", abnormal, VERMILION, "X", ":"),
     ):
         axes.plot(
-            numbers, values.tolist(), color=color, marker=marker, linestyle=line, linewidth=0.8, label=short(label)
+            numbers, values.tolist(), color=color, marker=marker, linestyle=line, linewidth=0.8, label=shorten(label)
         )
         top = int(values.argmax())
-        told.append(f"The {label} is densest in {classes[top]} at {values[top]:.4g} nats, least at {values.min():.4g}")
+        descriptions.append(
+            f"The {label} is densest in {classes[top]} at {values[top]:.4g} nats, least at {values.min():.4g}"
+        )
     if len(classes) <= NAMED_CLASSES:
-        named_ticks(figure, axes, numbers, classes)
+        set_named_ticks(figure, axes, numbers, classes)
     axes.set(xlabel="class", ylabel="log-density, weighted (nats)")
     axes.grid(axis="x", visible=False)
-    legend_below(figure, axes)
+    add_legend_below(figure, axes)
     caption = "Class densities of the densest in-domain image and of the least dense foreign one."
-    return Drawing(name, figure, caption, f"{'. '.join(told)}.")
+    return Drawing(name, figure, caption, f"{'. '.join(descriptions)}.")

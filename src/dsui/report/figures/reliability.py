@@ -1,11 +1,11 @@
-"""Reliability diagram: how often predictions of each confidence are right, and how many of them there are."""
+"""Reliability diagram: the accuracy of predictions at each confidence, and how many predictions have it."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from dsui.evaluation.reliability import BINS, ece, reliability_bins
-from dsui.report.figures.canvas import BLUE, FAINT, Drawing, panel, styled
+from dsui.report.figures.canvas import BLUE, FAINT, Drawing, new_panel, styled
 
 
 @styled
@@ -14,7 +14,7 @@ def reliability(name: str, confidence: Tensor, correct: Tensor) -> Drawing:
     from matplotlib.ticker import PercentFormatter
 
     bins = reliability_bins(confidence, correct)
-    figure, _ = panel(height=3.3)
+    figure, _ = new_panel(height=3.3)
     figure.clear()
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     filled = (bins.samples > 0).numpy()
@@ -27,9 +27,9 @@ def reliability(name: str, confidence: Tensor, correct: Tensor) -> Drawing:
     for axis in (axes.yaxis, below.xaxis, below.yaxis):
         axis.set_major_formatter(PercentFormatter(1))
     error = 100 * ece(confidence, correct)
-    caption = f"Accuracy over confidence; on the faint line claims come true. ECE {error:.2f} %, lower is better."
-    told = [
-        f"{accuracy:.0%} at {claimed:.0%}"
-        for claimed, accuracy in zip(bins.confidence[filled].tolist(), bins.accuracy[filled].tolist(), strict=True)
+    caption = f"Accuracy over confidence; a calibrated model is on the faint line. ECE {error:.2f} %, lower is better."
+    points = [
+        f"{accuracy:.0%} at {confident:.0%}"
+        for confident, accuracy in zip(bins.confidence[filled].tolist(), bins.accuracy[filled].tolist(), strict=True)
     ]
-    return Drawing(name, figure, caption, f"Accuracy at mean confidence: {', '.join(told)}.")
+    return Drawing(name, figure, caption, f"Accuracy at mean confidence: {', '.join(points)}.")

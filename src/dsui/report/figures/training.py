@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from dsui.report.figures.canvas import BLUE, Drawing, legend_below, panel, pens, styled
+from dsui.report.figures.canvas import BLUE, Drawing, add_legend_below, new_panel, series_styles, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,34 +18,34 @@ COUNTERS = {"epoch", "step"}
 @styled
 def losses(name: str, log: Log) -> Drawing:
     """The loss and its terms, which stand before the accuracy in each row; on a log axis where all are positive."""
-    figure, axes = panel()
+    figure, axes = new_panel()
     terms = dict.fromkeys(key for row in log for key in takewhile(lambda key: key != "accuracy", row))
     series = {key: _points(log, key) for key in terms if key not in COUNTERS}
     if series.get("cross_entropy") == series["loss"]:
         del series["cross_entropy"]
-    told = []
-    for (key, points), pen in zip(series.items(), pens(), strict=False):
+    ranges = []
+    for (key, points), style in zip(series.items(), series_styles(), strict=False):
         label = key.replace("_", " ")
-        _line(axes, points, color=pen.color, linestyle=pen.dashes, label=label)
-        told.append(f"{label} from {points[0][1]:.4g} to {points[-1][1]:.4g}")
+        _line(axes, points, color=style.color, linestyle=style.dashes, label=label)
+        ranges.append(f"{label} from {points[0][1]:.4g} to {points[-1][1]:.4g}")
     if all(value > 0 for points in series.values() for _, value in points):
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter("")
     axes.set(xlabel="epoch", ylabel="mean over the epoch")
-    legend_below(figure, axes)
-    terms_too = "" if len(series) == 1 else " and its terms, each before its weight"
+    add_legend_below(figure, axes)
+    terms_too = "" if len(series) == 1 else " and its terms before weighting"
     caption = f"Loss on training images{terms_too}; lower is better."
-    return Drawing(name, figure, caption, f"Over the epochs: {'; '.join(told)}.")
+    return Drawing(name, figure, caption, f"Over the epochs: {'; '.join(ranges)}.")
 
 
 @styled
 def accuracies(name: str, log: Log) -> Drawing:
-    figure, axes = panel()
+    figure, axes = new_panel()
     points = [(epoch, 100 * share) for epoch, share in _points(log, "accuracy")]
     _line(axes, points, color=BLUE)
     axes.set(xlabel="epoch", ylabel="accuracy (%)", ylim=(min(0, *(y for _, y in points)), 103))
-    caption = "Accuracy on training images, augmented as they were trained on; higher is better."
+    caption = "Accuracy on training images, as augmented for training; higher is better."
     return Drawing(name, figure, caption, f"From {points[0][1]:.1f} % to {points[-1][1]:.1f} %.")
 
 
