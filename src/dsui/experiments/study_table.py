@@ -89,12 +89,12 @@ def figure_csv(study: Study, table: Table | None) -> str:
 
 
 def _points(study: Study) -> Iterable[tuple[Cell, Mapping[str, Any]]]:
-    return ((cell, point) for cell in study.grid.cells for point in study.outcome(cell).points)
+    return ((cell, point) for cell in study.grid.cells for point in study.result(cell).points)
 
 
 def _labelled(study: Study, cell: Cell) -> list[ResultRow]:
     """Rows that the comparison puts on the line of the cell's label."""
-    return [replace(row, method=cell.label, objective=None, recipe="") for row in study.outcome(cell).rows]
+    return [replace(row, method=cell.label, objective=None, recipe="") for row in study.result(cell).rows]
 
 
 def _comparable(row: PaperRow) -> PaperRow:
