@@ -192,7 +192,7 @@ def test_a_sentence_for_every_mistake(runs: list[Path], tmp_path: Path) -> None:
     assert "no figure is left; loosen" in fails(*runs, "--task", "accuracy", "--metric", "auroc")
     assert "name evaluated runs, or a file or folder of results with --results." in fails()
     assert f"{tmp_path} holds no .jsonl file; name evaluated runs" in fails("--results", tmp_path)
-    assert "absent is not a run folder; name the --out of a `dsui train`." in fails(tmp_path / "absent")
+    assert "absent is not the folder of a run; name the --out of a `dsui train`." in fails(tmp_path / "absent")
 
 
 @pytest.mark.parametrize(

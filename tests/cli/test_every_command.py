@@ -235,12 +235,16 @@ def test_a_stopped_training_ends_with_130_and_skipped_files_are_counted(tmp_path
     (tmp_path / "mine" / "train" / "a" / "bad.png").write_bytes(b"no image")
     settings = ("--backbone", "small", "--recipe", "demo", "--size", "8", "--set", "batch=4", "--set", "epochs=5000")
     command = [sys.executable, "-m", "dsui", "train", "--data", "folder:mine/", "--skip-bad", *settings, "--out", "run"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "run" / "log.jsonl").exists() or not (tmp_path / "run" / "log.jsonl").read_bytes():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, notes = process.communicate(timeout=60)
+    log = tmp_path / "run" / "log.jsonl"
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while not log.exists() or not log.read_bytes():
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            _, notes = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert "folder:mine\n" in (tmp_path / "run" / "config.yaml").read_text()  # without the slash
     assert "1 files are left out; `dsui data check folder:mine --skip-bad` names them." in notes

@@ -150,7 +150,7 @@ def _results_files(runs: list[Path], results: Path | None, console: Console) -> 
     from dsui.runs.folder import RESULTS
 
     if missing := [run for run in runs if not run.is_dir()]:
-        raise DsuiError(f"{missing[0]} is not a run folder; name the --out of a `dsui train`.")
+        raise DsuiError(f"{missing[0]} is not the folder of a run; name the --out of a `dsui train`.")
     paths = []
     for run in runs:
         if (run / RESULTS).is_file() and (run / RESULTS).stat().st_size > 0:
