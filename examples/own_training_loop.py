@@ -1,7 +1,7 @@
-"""A DS-UI head in a training loop of your own: two lines differ from any other loop.
+"""A DS-UI head in your own training loop: only two lines change.
 
 Trains a small network on scikit-learn's digits and asks two questions: which predictions are wrong, and which images
-are no digits at all? Run it with `python examples/own_training_loop.py`; it takes some seconds on a CPU.
+are not digits at all? Run it with `python examples/own_training_loop.py`; it takes some seconds on a CPU.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Train, choose a threshold, and let a person look at what the model is not sure of.
 
-UncertaintyClassifier is training and prediction as scikit-learn spells them, on the embedded digits. Run it with
+UncertaintyClassifier trains and predicts in the style of scikit-learn, here on the embedded digits. Run it with
 `python examples/reject_the_uncertain.py`; it takes some seconds on a CPU.
 """
 
@@ -43,7 +43,7 @@ for place in np.argsort(-prediction.uncertainty)[:5]:
     print(f"  image {place:4d}: model says {says} ({sure:.0%} sure), it is {new_labels[place]}")
 
 with TemporaryDirectory() as folder:
-    classifier.save(Path(folder) / "digits")  # which `dsui predict` reads, too
+    classifier.save(Path(folder) / "digits")  # `dsui predict` can read it, too
     again = UncertaintyClassifier.load(Path(folder) / "digits")
     same = np.array_equal(again.predict(new_images).uncertainty, prediction.uncertainty)
 print(f"\nSaved and loaded: predictions are {'the same' if same else 'different'}.")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from dsui.host_memory import OWN_CHOICE
+from dsui.host_memory import USER_SETTINGS
 
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 FAULTS = """
@@ -32,7 +32,7 @@ print(kept, faults() < first / 10)
 
 def told(**environment: str) -> str:
     """What a fresh process says: does it keep memory, and does it then take pages from the system less often?"""
-    own = {name: value for name, value in os.environ.items() if name not in OWN_CHOICE}
+    own = {name: value for name, value in os.environ.items() if name not in USER_SETTINGS}
     return subprocess.run(
         [sys.executable, "-c", FAULTS], capture_output=True, text=True, env=own | environment, check=True
     ).stdout.strip()
@@ -42,7 +42,7 @@ def test_freed_memory_is_used_again() -> None:
     assert told() == "True True"
 
 
-@pytest.mark.parametrize("name", OWN_CHOICE)
+@pytest.mark.parametrize("name", USER_SETTINGS)
 def test_a_choice_of_the_user_stands(name: str) -> None:
     value = "glibc.malloc.mmap_max=100" if name == "GLIBC_TUNABLES" else "100000"
     assert told(**{name: value}) == "False False"

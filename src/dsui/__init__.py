@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from dsui.head import HeadOutput, MoGMMHead
     from dsui.objectives import DualSupervisedLoss
 else:
-    # imported when first used: they bring PyTorch, which the command line's help and completion do not wait for
-    _LATER = {
+    # imported when first used: they load PyTorch, and the command line's help and completion shall not wait for it
+    _LAZY = {
         "DualSupervisedLoss": "dsui.objectives",
         "HeadOutput": "dsui.head",
         "MoGMMHead": "dsui.head",
@@ -23,8 +23,8 @@ else:
     }
 
     def __getattr__(name: str) -> object:
-        if name not in _LATER:
+        if name not in _LAZY:
             raise AttributeError(f"module 'dsui' has no attribute {name!r}")
         from importlib import import_module
 
-        return getattr(import_module(_LATER[name]), name)
+        return getattr(import_module(_LAZY[name]), name)

@@ -1,4 +1,4 @@
-"""What the command `dsui` runs, and `python -m dsui`."""
+"""The entry point of the command `dsui` and of `python -m dsui`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Ctrl-C while the command line is still being loaded ends as it does later."""
+    """Run the command line; Ctrl-C while it is still loading ends like Ctrl-C later."""
     try:
         from dsui.cli import main as run
     except KeyboardInterrupt:

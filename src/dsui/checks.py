@@ -1,4 +1,4 @@
-"""Checks of what a caller hands to the library; each failure is one sentence that says what to do."""
+"""Checks of arguments; each failure is one sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dsui.errors import DsuiError
 
 
 def require(*packages: str) -> None:
-    """Raise unless all of these can be imported."""
+    """Raise unless all these packages are installed."""
     if missing := [name for name in packages if find_spec(name) is None]:
         raise DsuiError(f"figures and reports need {' and '.join(missing)}; run pip install {' '.join(missing)}.")
 
@@ -34,8 +34,8 @@ def check_positive(name: str, value: float) -> None:
 def check_features(x: Tensor, width: int, training: bool) -> None:
     """Raise unless x is a finite floating-point [B, width] tensor.
 
-    Finiteness is not checked while training on an accelerator, where reading the answer would stall the
-    device and break graph capture; there the training loop watches the loss.
+    Finiteness is not checked while training on a GPU, where reading the result would stall the device and break the
+    capture of CUDA graphs; there the training loop watches the loss.
     """
     if x.ndim != 2 or x.shape[1] != width:
         raise ValueError(f"features have shape {list(x.shape)}; this head takes [batch, {width}].")
@@ -52,7 +52,7 @@ def check_features(x: Tensor, width: int, training: bool) -> None:
 
 
 def check_labels(y: Tensor, samples: int, num_classes: int) -> None:
-    """Raise unless y holds `samples` int64 labels; their range is read on the CPU only, as in `check_features`."""
+    """Raise unless y holds `samples` int64 labels; their range is checked on the CPU only, as in `check_features`."""
     if y.dtype != torch.int64:
         raise ValueError(f"labels are {y.dtype}; convert them to torch.int64.")
     if y.shape != (samples,):

@@ -1,4 +1,4 @@
-"""How long work tells of itself to whoever shows it: a bar on the command line, nothing in a test."""
+"""The callback with which long work reports its progress: the command line draws a bar, tests show nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 class Progress(Protocol):
     def __call__(self, what: str, done: int, total: int | None) -> None:
-        """`done` of `total` bytes or images of `what`; the total is None while nobody knows it."""
+        """`done` of `total` bytes, images or runs of `what`; the total is None while it is unknown."""
 
 
 def silent(what: str, done: int, total: int | None) -> None:

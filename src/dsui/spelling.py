@@ -1,4 +1,4 @@
-"""What to answer when a user typed a name that does not exist: the nearest one that does."""
+"""The answer to a name that does not exist: the nearest one that does."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 SIMILAR = 0.5
-"""How alike two names must be, from 0 to 1, for one to be suggested in place of the other."""
+"""How similar two names must be, from 0 to 1, for one to be suggested in place of the other."""
 
 
 def nearest(name: str, choices: Iterable[str], similarity: float = SIMILAR) -> str | None:
-    """The choice most like `name`; None where none is alike enough. With a similarity of 0 there always is one."""
+    """The choice most similar to `name`; None if none is similar enough, which never happens with a similarity of 0."""
     found = get_close_matches(name.lower(), list(choices), n=1, cutoff=similarity)
     return found[0] if found else None
 
 
 def unknown_name(kind: str, name: str, choices: Iterable[str]) -> str:
-    """The sentence for a name that is none of the choices: no method 'dsu'; did you mean dsui? There are dsui, msp."""
+    """The message for a name that is none of the choices: no method 'dsu'; did you mean dsui? There are dsui, msp."""
     every = list(dict.fromkeys(choices))
     suggestion = nearest(name, every)
     advice = f"did you mean {suggestion}? There" if suggestion else "there"

@@ -96,7 +96,7 @@ def test_check_of_a_folder_lists_twenty_unreadable_files_and_counts_the_others(t
         (tmp_path / "train" / "ant" / f"bad-{number:02}.png").touch()
     result = run("check", f"folder:{tmp_path}")
     assert isinstance(result.exception, DataError)  # which exits with 1
-    assert "(train: 23 of 24 files cannot be read); mend or remove these files" in str(result.exception)
+    assert "(train: 23 of 24 files cannot be read); repair or remove these files" in str(result.exception)
     assert "leave them out with --skip-bad" in str(result.exception)
     assert result.stdout.count("the file is empty") == 20
     assert "bad-19.png: the file is empty" in result.stdout

@@ -11,39 +11,23 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-import dsui
-from dsui.cli import app, main
+from dsui.cli import app
 from dsui.errors import DsuiError
 from dsui.evaluation.statistics import ALIKE, DIFFERENT
 from dsui.experiments import demonstration, demonstration_runs, engines
-from dsui.experiments.demonstration import glossary, verdict
-from dsui.experiments.demonstration_runs import dealt, share_done
-from dsui.experiments.grid_file import load_grid, parsed
+from dsui.experiments.demonstration import glossary
+from dsui.experiments.grid_file import parse_grid
 from dsui.experiments.study import Job, Study
 from dsui.report.figures import embedding
-from dsui.report.tables import Column, Entry, Line, Table
+from tests.support.tiny_demo import tiny_demo
 
 runner = CliRunner()
-SHIPPED = demonstration_runs.grid_text
-
-
-def tiny(seeds: int) -> str:
-    """The grid of the demo with less of everything that takes time."""
-    text = SHIPPED(seeds)
-    for long, short in {
-        "recipe: demo": "recipe: demo\nset: {epochs: 2}",
-        "[dsui, msp, rkl]": "[dsui, msp]",
-        "epsilons: [0.1, 0.2, 0.3, 0.4, 0.5]": "epsilons: [0.1, 0.3]",
-    }.items():
-        assert long in text
-        text = text.replace(long, short)
-    return "".join(line for line in text.splitlines(keepends=True) if "ensemble" not in line)
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr(demonstration_runs, "grid_text", tiny)
+    monkeypatch.setattr(demonstration_runs, "grid_text", tiny_demo)
     monkeypatch.setattr(embedding, "POINTS", 40)
 
 
@@ -59,7 +43,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     out = tmp_path_factory.mktemp("demo") / "new" / "folder"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setattr(demonstration_runs, "grid_text", tiny)
+        patch.setattr(demonstration_runs, "grid_text", tiny_demo)
         patch.setattr(embedding, "POINTS", 40)
         return out, demo("--seeds", "2", "--out", out)
 
@@ -81,7 +65,7 @@ def test_it_prints_one_table_with_deviations_and_marks_and_says_where_the_report
     assert "A demonstration, not a proof: the settings were chosen on these digits" in words
     assert re.search(r"DS-UI is better in \d of 6 comparisons, worse in \d, and \d are within chance\.", words)
     assert f"The report is {out / 'report.html'}" in result.stdout
-    assert "8 runs to train" in result.stderr
+    assert "8 networks to train" in result.stderr
     assert "\x1b" not in result.output
     assert "━" not in result.output
 
@@ -154,7 +138,7 @@ def test_fewer_seeds_are_another_report_and_one_is_too_few_for_a_test(
     assert not (out / "report.html").exists(), "the old one is of other runs"
     assert result.stderr == "", "nothing is trained"
     assert "Nothing is tested: fewer than two runs." in words
-    assert "and nothing is tested for want of a second run" in words
+    assert "and nothing is tested, since there is only one run of each" in words
 
 
 def test_the_table_keeps_to_a_narrow_terminal(shelf: tuple[Path, Result]) -> None:
@@ -173,8 +157,8 @@ def test_the_runs_can_be_compared_and_shown_by_the_other_commands(shelf: tuple[P
 def test_a_stopped_demo_says_how_to_go_on(
     shelf: tuple[Path, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "several_processes", lambda *_: False)  # as it answers Ctrl-C
-    with pytest.raises(DsuiError, match=r"stopped with 0 of 4 runs done and nothing lost; go on with the same command"):
+    monkeypatch.setattr(engines, "run_in_processes", lambda *_, **__: False)  # as it answers Ctrl-C
+    with pytest.raises(DsuiError, match=r"stopped with 0 of 4 runs done and nothing lost; the same command continues"):
         demo("--seeds", "1", "--out", tmp_path / "new")
 
     def stop(*_: object) -> None:
@@ -197,110 +181,15 @@ def test_a_folder_that_cannot_be_written_to_is_one_sentence(tmp_path: Path) -> N
 
 
 def test_a_run_that_failed_is_named_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(jobs: list[Job], *_: object) -> bool:
-        Study(parsed(tiny(1), "demo"), tmp_path).fail(jobs[0][0], "the disk is full.")
+    def fail(jobs: list[Job], *_: object, **__: object) -> bool:
+        Study(parse_grid(tiny_demo(1), "demo"), tmp_path).fail(jobs[0][0], "the disk is full.")
         return True
 
-    monkeypatch.setattr(engines, "several_processes", fail)
+    monkeypatch.setattr(engines, "run_in_processes", fail)
     with pytest.raises(DsuiError, match=r"^4 of 4 runs failed; dsui, digits-256, small, .*seed 0: the disk is full\. "):
         demo("--seeds", "1", "--out", tmp_path)
 
 
-# Parts
-
-
-def test_the_shipped_grid_asks_all_five_questions_of_four_methods_and_hides_four_digits() -> None:
-    grid = load_grid("demo")
-    assert {cell.config.method for cell in grid.cells} == {"dsui", "msp", "rkl", "ensemble"}
-    assert {task for cell in grid.cells for task in cell.tasks} == {
-        "misclassification", "ood", "open-set", "noise", "fgsm",
-    }  # fmt: skip
-    assert {cell.config.known for cell in grid.cells} == {None, "0,1,2,4,5,9"}
-    assert {cell.config.seed for cell in parsed(SHIPPED(5), "demo").cells} == set(range(5))
-
-
-@pytest.mark.parametrize("hands", [1, 2, 4])
-def test_jobs_are_dealt_out_once_each_and_evenly(hands: int, tmp_path: Path) -> None:
-    study = Study(load_grid("demo"), tmp_path)
-    jobs = study.jobs(study.grid.cells)
-    parts = dealt(jobs, hands)
-    assert sorted(cell.key for part in parts for cell in part) == sorted(cell.key for cell in study.grid.cells)
-    for method in ("ensemble", "dsui"):
-        counts = [sum(cell.config.method == method for cell in part) for part in parts]
-        assert max(counts) - min(counts) <= 1
-    asked_most = [sum(cell.config.known is None for cell in part) for part in parts]
-    assert len(set(asked_most)) == 1
-
-
-def test_the_share_done_grows_with_epochs_and_results(tmp_path: Path) -> None:
-    study = Study(parsed(tiny(1), "demo"), tmp_path)
-    share, (first, second, *_) = share_done(study), study.grid.cells
-    assert share() == 0
-    (log := study.run_path(first) / "log.jsonl").parent.mkdir(parents=True)
-    log.write_text("one epoch\n")
-    assert share() == 1 / 2 / 2 / 4
-    log.write_text("one epoch\nand another\n")
-    study.write(str(study.cell_path(second).relative_to(tmp_path)), "{}")
-    assert share() == (1 / 2 + 1) / 4
-
-
-AUROC = Column(("errors", "AUROC"), higher_is_better=True)
-RISK = Column(("risk", "AURC"), higher_is_better=False)
-
-
-def judged(*cells: tuple[float, float, str | None]) -> str:
-    """Of DS-UI's and a rival's means in columns, and the rival's marks."""
-    columns = (AUROC, RISK)[: len(cells)]
-    ours = Line("dsui", tuple(Entry(own) for own, _, _ in cells))
-    return verdict(Table("", columns, (ours, Line("msp", tuple(Entry(their, mark=m) for _, their, m in cells)))))
-
-
-def test_the_verdict_counts_marks_in_the_direction_that_is_better() -> None:
-    assert judged((0.9, 0.8, DIFFERENT), (0.1, 0.2, DIFFERENT)) == (
-        "Against its rivals DS-UI is better in 2 of 2 comparisons, worse in 0, and 0 are within chance."
-    )
-    assert judged((0.8, 0.9, DIFFERENT), (0.2, 0.1, DIFFERENT)).endswith("worse in 2, and 0 are within chance. "
-        "Worse at: errors (msp); risk (msp).")  # fmt: skip
-    assert "better in 0 of 2 comparisons, worse in 0, and 2 are within chance." in judged(
-        (0.9, 0.8, ALIKE), (0.2, 0.1, ALIKE)
-    )
-    assert "better in 1 of 2 comparisons, worse in 1, and nothing is tested" in judged(
-        (0.9, 0.8, None), (0.2, 0.1, None)
-    )
-
-
 def test_every_word_of_the_table_is_explained(shelf: tuple[Path, Result]) -> None:
-    words = dict(glossary(demonstration.table(Study(parsed(tiny(2), "demo"), shelf[0]))))
+    words = dict(glossary(demonstration.results_table(Study(parse_grid(tiny_demo(2), "demo"), shelf[0]))))
     assert words.keys() == {"dsui", "msp", "accuracy", "errors", "photos", "unseen", "noise", "FGSM 0.1", "AUROC"}
-
-
-# The command line as a whole
-
-
-def test_help_starts_with_a_verb_and_shows_an_example() -> None:
-    for arguments in ([], ["demo"]):
-        text = runner.invoke(app, [*arguments, "--help"]).output
-        assert "Example: dsui demo" in text
-
-
-def test_version_is_printed() -> None:
-    assert runner.invoke(app, ["--version"]).output == f"dsui {dsui.__version__}\n"
-
-
-def test_wrong_usage_exits_with_two() -> None:
-    assert runner.invoke(app, ["demo", "--seeds", "one"]).exit_code == 2
-    assert runner.invoke(app, ["demo", "--seeds", "0"]).exit_code == 2
-    assert runner.invoke(app, ["dmeo"]).exit_code == 2
-
-
-def test_a_mistake_is_one_sentence_and_exit_status_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail() -> None:
-        raise DsuiError("runs/a does not exist; train it first.")
-
-    monkeypatch.setattr("dsui.cli.app", fail)
-    with pytest.raises(SystemExit) as leaving:
-        main()
-    assert leaving.value.code == 1
-    assert capsys.readouterr().err == "dsui: runs/a does not exist; train it first.\n"

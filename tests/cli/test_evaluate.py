@@ -201,7 +201,7 @@ def test_a_sentence_for_every_mistake(run: Path, tmp_path: Path) -> None:
     if not torch.cuda.is_available():
         assert "there is no GPU that PyTorch can use; choose the device cpu." in fails(run, "--device", "cuda")
     for strength in ("strong", "-0.1", "nan", "inf", ""):
-        assert "is no strength of an attack" in fails(run, "--epsilons", f"0.1,{strength}")
+        assert "is not the strength of an attack" in fails(run, "--epsilons", f"0.1,{strength}")
     assert "svhn" in fails(run, "--tasks", "ood", "--foreign", "svhn", "--root", tmp_path)
     assert "--out holds the table of one run and 2 are named" in fails(run, run, "--out", tmp_path / "a.md")
     assert "(No such file or directory); choose another --out." in fails(
@@ -279,7 +279,7 @@ def test_a_command_exits_with_0_1_or_2_and_keeps_errors_out_of_its_output(
 
 
 def test_help_says_what_it_does_with_an_example() -> None:
-    assert (evaluate.__doc__ or "").startswith("Does a run know its errors")
+    assert (evaluate.__doc__ or "").startswith("Measure how well runs detect errors")
     assert "Example: dsui evaluate" in dsui("evaluate", "--help").stdout
 
 

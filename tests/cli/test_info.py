@@ -1,4 +1,4 @@
-"""`dsui info` tells what it can and never fails."""
+"""`dsui info` prints what it can find out and never fails."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from dsui.cli import app
 from dsui.data.registry import DATASETS
 
 
-def told(*arguments: str) -> dict[str, dict[str, str | None]]:
+def facts_of(*arguments: str) -> dict[str, dict[str, str | None]]:
     result = CliRunner().invoke(app, ["info", "--json", *arguments], catch_exceptions=False)
     assert result.exit_code == 0
     facts: dict[str, dict[str, str | None]] = json.loads(result.stdout)
     return facts
 
 
-def test_versions_devices_and_data_sets_are_told(tmp_path: Path) -> None:
+def test_versions_devices_and_data_sets_are_printed(tmp_path: Path) -> None:
     (tmp_path / "test_32x32.mat").touch()
-    facts = told("--root", str(tmp_path))
+    facts = facts_of("--root", str(tmp_path))
     assert facts["versions"]["dsui"] == __version__
     assert facts["versions"]["torch"] == torch.__version__
     assert facts["versions"]["numpy"] == np.__version__
@@ -45,15 +45,15 @@ def test_a_person_reads_the_same_as_a_table(monkeypatch: pytest.MonkeyPatch) -> 
         assert value in shown
 
 
-def test_what_cannot_be_told_says_why_and_the_rest_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unknown_fact_says_why_and_the_others_are_printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def broken(*_: object) -> str:
         raise RuntimeError("the driver is too old")
 
     monkeypatch.setattr("dsui.evaluation.results.commit", broken)
     monkeypatch.setattr(torch.cuda, "is_available", broken)
     monkeypatch.setattr("dsui.data.info.DatasetInfo.present", broken)
-    facts = told("--root", str(tmp_path / "nowhere"))
-    assert facts["versions"]["commit"] == "cannot be told (RuntimeError: the driver is too old)"
+    facts = facts_of("--root", str(tmp_path / "nowhere"))
+    assert facts["versions"]["commit"] == "unknown (RuntimeError: the driver is too old)"
     assert facts["machine"]["GPUs"] == facts["data"]["svhn"] == facts["versions"]["commit"]
-    assert facts["data"]["folder"] == f"{tmp_path / 'nowhere'} (not there)"
+    assert facts["data"]["folder"] == f"{tmp_path / 'nowhere'} (does not exist)"
     assert facts["versions"]["dsui"] == __version__

@@ -21,7 +21,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from dsui.cli import app, main
-from dsui.cli.predict import _json
+from dsui.cli.predict import _to_json
 from dsui.data.registry import load
 from dsui.deploy.predictor import Predictor
 from dsui.deploy.rows import PredictionRow
@@ -233,7 +233,7 @@ def test_nothing_to_predict_is_told_and_leaves_no_file(dsui: Predict, place: Pla
 
 
 def test_what_is_no_number_is_null_in_json() -> None:
-    text = _json([PredictionRow("a.png", "0", math.nan, math.inf, None, None, None)]).decode()
+    text = _to_json([PredictionRow("a.png", "0", math.nan, math.inf, None, None, None)]).decode()
     assert json.loads(text, parse_constant=pytest.fail)["probability"] is None
 
 
@@ -281,7 +281,7 @@ def test_own_images_are_calibrated_with_a_tenth_unless_told_otherwise(
     assert dsui("--data", data, "--calibration", "0", "--out", tmp_path / "all", *short, command="train").status == 0
     refused = dsui("--data", "digits", "--out", tmp_path / "digits", *short, command="train")
     assert (refused.status, refused.err.count("\n")) == (2, 1)
-    assert "are for folder:PATH; digits is as it was published" in refused.err
+    assert "are for folder:PATH; digits is used as published" in refused.err
     short = [word for word in short if word not in SHAPE]
     assert dsui("--data", "digits", "--out", tmp_path / "digits", *short, command="train").status == 0
     for name in ("all", "digits"):

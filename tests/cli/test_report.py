@@ -100,9 +100,9 @@ def test_mistakes_are_one_sentence_before_any_work(run: Path, tmp_path: Path, mo
         run, "--foreign", "svhn", "--root", tmp_path
     )
     assert "no device 'tpu'; did you mean cpu?" in fails(run, "--device", "tpu")
-    assert "choose another --out." in fails(run, "--out", tmp_path / "no" / "page.html")
-    assert "choose another --out." in fails(run, "--out", tmp_path)
-    assert f"choose {tmp_path / 'page.html'}." in fails(run, "--out", tmp_path / "page.pdf")
+    assert "its folder does not exist; choose another --out." in fails(run, "--out", tmp_path / "no" / "page.html")
+    assert "it is a folder; choose another --out." in fails(run, "--out", tmp_path)
+    assert f"name it {tmp_path / 'page.html'}." in fails(run, "--out", tmp_path / "page.pdf")
     for package in ("jinja2", "matplotlib", "openTSNE"):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, package, None)

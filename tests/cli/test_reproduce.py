@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dsui.cli import app
-from dsui.cli.study_screen import StudyScreen
+from dsui.cli.errors import UsageError
+from dsui.cli.reproduce_progress import StudyProgress
 from dsui.errors import DsuiError
 from dsui.evaluation.results import ResultRow, read
 from dsui.experiments.grid_file import load_grid
@@ -130,7 +131,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     result = reproduce(grid_file(tmp_path, epochs=1), "--out", tmp_path / "study", "--device", "cpu")
     assert result.exit_code == 1
     assert isinstance(result.exception, DsuiError)
-    assert "stopped with 0 of 2 cells done and nothing lost; go on with the same command" in str(result.exception)
+    assert "stopped with 0 of 2 cells done and nothing lost; the same command continues" in str(result.exception)
 
 
 def test_a_failed_cell_is_named_shown_as_a_dash_and_the_exit_status(tmp_path: Path) -> None:
@@ -167,9 +168,9 @@ def test_a_process_that_dies_is_not_excused_with_the_reason_of_an_earlier_failur
 def test_what_ray_says_of_a_lost_process_is_the_reason_of_its_cells(tmp_path: Path) -> None:
     study = Study(load_grid(str(grid_file(tmp_path))), tmp_path / "study")
     first, second = study.jobs(study.grid.cells)
-    with StudyScreen(study, [first, second], collects=True, quiet=True) as screen:
-        screen.ended(first, 1.0, "Ray lost its process.")
-        screen.ended(second, 1.0, -9)
+    with StudyProgress(study, [first, second], collects=True, quiet=True) as progress:
+        progress.job_finished(first, 1.0, "Ray lost its process.")
+        progress.job_finished(second, 1.0, -9)
     assert [study.state(job[0]).detail.split(";")[0] for job in (first, second)] == [
         "Ray lost its process.",
         "its process ended with status -9",
@@ -193,6 +194,22 @@ def test_own_images_that_are_missing_are_not_to_be_fetched(tmp_path: Path, monke
     key = load_grid(str(grid)).cells[0].key
     refused = reproduce(grid, "--out", tmp_path / "study", "--cell", key)
     assert f"needs folder:mine, which is not here; put your images into {tmp_path / 'mine'}" in str(refused.exception)
+
+
+@pytest.mark.parametrize("option", ["--out", "--runs"])
+@pytest.mark.parametrize("key", ["data", "outliers"])
+def test_a_study_among_the_images_would_be_a_class_and_is_refused(tmp_path: Path, option: str, key: str) -> None:
+    (tmp_path / "mine" / "ant").mkdir(parents=True)
+    images = f"'folder:{tmp_path / 'mine'}'"
+    own = GRID.replace("data: digits", f"data: {images}")
+    text = own if key == "data" else GRID.replace("[msp, dsui]", f"rkl, outliers: {images}")
+    paths = {"--out": tmp_path / "study", "--runs": tmp_path / "runs", option: tmp_path / "mine" / "bee"}
+    words = [word for pair in paths.items() for word in pair]
+    refused = reproduce(grid_file(tmp_path, text=text), *words, "--dry-run").exception
+    assert isinstance(refused, UsageError)
+    assert f"{option} {tmp_path / 'mine' / 'bee'} lies among the images of folder:{tmp_path / 'mine'};" in str(refused)
+    words[words.index(option) + 1] = tmp_path / "elsewhere"
+    assert reproduce(tmp_path / "grid.yaml", *words, "--dry-run").exit_code == 0
 
 
 def test_a_dry_run_lists_states_and_time_and_touches_nothing(alone: Path, tmp_path: Path) -> None:

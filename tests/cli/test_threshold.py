@@ -101,4 +101,4 @@ def test_a_run_without_calibration_images_is_told_at_once(tmp_path: Path) -> Non
 @pytest.mark.parametrize("share", ["2", "0", "1", "often", "-0.1", "nan"])
 def test_what_is_no_share_is_refused(run: Path, share: str) -> None:
     result = CliRunner().invoke(app, ["threshold", str(run), "--risk", share])
-    assert f"'{share}' is no share between 0 and 1" in str(result.exception)
+    assert f"'{share}' is not a share between 0 and 1" in str(result.exception)

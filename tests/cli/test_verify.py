@@ -36,7 +36,7 @@ def shipped(change: float = 0.0, method: str = "dsui") -> list[ResultRow]:
 def pretend(monkeypatch: pytest.MonkeyPatch) -> list[ResultRow]:
     """Rows that a run gives without running; a test fills them in."""
     rows: list[ResultRow] = []
-    monkeypatch.setattr(verification, "run", lambda *_: rows)
+    monkeypatch.setattr(verification, "run_experiment", lambda *_: rows)
     return rows
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dsui.errors import DsuiError
-from dsui.experiments.engines import several_processes, slurm_script, visible_gpus, with_ray
+from dsui.experiments.engines import run_in_processes, run_with_ray, slurm_script, visible_gpus
 from dsui.experiments.study import Job
 from tests.support.tiny_grid import TINY, rkl_reads_msp, tiny_study  # noqa: F401
 
@@ -52,8 +52,12 @@ def test_jobs_run_several_at_a_time_and_share_the_gpus(tmp_path: Path, monkeypat
     monkeypatch.setenv("OMP_NUM_THREADS", "")  # as good as not set
     work, ended = jobs(tmp_path), []
     out = tmp_path / "notes"
-    finished = several_processes(
-        work, command(out, pause=0.5), 2, tmp_path / "logs", lambda job, _seconds, status: ended.append((job, status))
+    finished = run_in_processes(
+        work,
+        command(out, pause=0.5),
+        2,
+        logs=tmp_path / "logs",
+        job_finished=lambda job, _seconds, status: ended.append((job, status)),
     )
     assert finished
     assert sorted(ended, key=lambda pair: work.index(pair[0])) == [(job, 0) for job in work]
@@ -65,22 +69,31 @@ def test_jobs_run_several_at_a_time_and_share_the_gpus(tmp_path: Path, monkeypat
 
 
 def test_an_exit_status_and_what_a_job_printed_are_kept(tmp_path: Path) -> None:
-    (first, *_), ended, heard = jobs(tmp_path), [], []
+    (first, *_), ended, polled = jobs(tmp_path), [], []
     loud = [sys.executable, "-c", "import sys; print('words'); sys.exit(7)"]
-    several_processes(
-        [first], loud, 2, tmp_path / "logs", lambda *facts: ended.append(facts[2]), lambda: heard.append(len(ended))
+    run_in_processes(
+        [first],
+        loud,
+        2,
+        logs=tmp_path / "logs",
+        job_finished=lambda *facts: ended.append(facts[2]),
+        poll=lambda: polled.append(len(ended)),
     )
     assert ended == [7]
-    assert set(heard) == {0}, "whoever waits is told so, while a job runs"
-    assert (tmp_path / "logs" / f"{first[0].run}.log").read_text(encoding="utf-8") == "words\n"
+    assert set(polled) == {0}, "polled while the job runs, and not after it"
+    assert (tmp_path / "logs" / f"{first[0].run_name}.log").read_text(encoding="utf-8") == "words\n"
 
 
-def test_a_wish_to_stop_ends_all_jobs_and_starts_no_other(tmp_path: Path) -> None:
+def test_an_interruption_ends_all_jobs_and_starts_no_other(tmp_path: Path) -> None:
     work, ended = jobs(tmp_path), []
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()
-    assert not several_processes(
-        work, command(tmp_path / "notes", pause=60), 2, tmp_path / "logs", lambda *_: ended.append(1)
+    assert not run_in_processes(
+        work,
+        command(tmp_path / "notes", pause=60),
+        2,
+        logs=tmp_path / "logs",
+        job_finished=lambda *_: ended.append(1),
     )
     assert time.monotonic() - began < 30  # far less than the jobs would take
     assert not ended
@@ -95,8 +108,8 @@ def gone(process: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("where", ["ended", "begins"])
-def test_no_job_outlives_an_error_of_whoever_leads(tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize("where", ["job_finished", "job_starts"])
+def test_no_job_outlives_an_error_of_the_leading_process(tmp_path: Path, where: str) -> None:
     work, note = jobs(tmp_path, seeds=2), tmp_path / "process"
     exclusive = f"os.open({str(note)!r}, os.O_CREAT | os.O_EXCL | os.O_WRONLY)"  # the first stays, the second fails
     once = f"import os, time; os.write({exclusive}, str(os.getpid()).encode()); time.sleep(60)"
@@ -110,21 +123,27 @@ def test_no_job_outlives_an_error_of_whoever_leads(tmp_path: Path, where: str) -
         if job != work[0]:
             full()
 
-    told: dict[str, Any] = {"ended": full} if where == "ended" else {"ended": print, "begins": first_is_fine}
+    finished, starts = {"job_finished": full}, {"job_finished": print, "job_starts": first_is_fine}
+    callbacks: dict[str, Any] = finished if where == "job_finished" else starts
     with pytest.raises(OSError, match="No space left"):
-        several_processes(work, [sys.executable, "-c", once], 2, tmp_path / "logs", **told)
+        run_in_processes(work, [sys.executable, "-c", once], 2, logs=tmp_path / "logs", **callbacks)
     assert gone(int(note.read_text()))
 
 
-def test_a_job_is_told_of_before_its_process_starts(tmp_path: Path) -> None:
+def test_the_callback_comes_before_the_process_of_a_job_starts(tmp_path: Path) -> None:
     work, begun = jobs(tmp_path), []
 
-    def begins(job: Job) -> None:
-        assert not (tmp_path / "logs" / f"{job[0].run}.log").exists()
+    def job_starts(job: Job) -> None:
+        assert not (tmp_path / "logs" / f"{job[0].run_name}.log").exists()
         begun.append(job)
 
-    several_processes(
-        work, command(tmp_path / "notes"), 2, tmp_path / "logs", lambda job, *_: begun.remove(job), begins=begins
+    run_in_processes(
+        work,
+        command(tmp_path / "notes"),
+        2,
+        logs=tmp_path / "logs",
+        job_finished=lambda job, *_: begun.remove(job),
+        job_starts=job_starts,
     )
     assert len(notes(tmp_path / "notes", work)) == len(work)
     assert not begun
@@ -172,18 +191,21 @@ def test_a_label_of_several_lines_stays_in_the_comment_of_a_script(tmp_path: Pat
     assert "\nlines" not in script
 
 
-def test_ray_is_asked_for_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ray_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(DsuiError, match="needs the package ray; install it, or choose --engine local or slurm"):
-        with_ray(jobs(tmp_path), ["echo"], tmp_path / "logs", lambda *_: None)
+        run_with_ray(jobs(tmp_path), ["echo"], logs=tmp_path / "logs", job_finished=lambda *_: None)
 
 
 def stand_in_for_ray(monkeypatch: pytest.MonkeyPatch, gpus: int = 0, lost: str = "") -> dict[str, Any]:
-    """Its tasks run when their answers are asked for, and one that names `lost` dies; what was asked of it."""
-    asked: dict[str, Any] = {}
+    """A fake Ray whose tasks run when their results are fetched; a task that names `lost` dies.
+
+    Returns the options that `ray.remote` got.
+    """
+    remote_options: dict[str, Any] = {}
 
     def remote(**options: Any) -> Any:
-        asked.update(options)
+        remote_options.update(options)
         return lambda function: SimpleNamespace(remote=lambda words, *places: (function, tuple(words), places))
 
     def get(reference: tuple[Any, tuple[str, ...], tuple[str, ...]]) -> Any:
@@ -191,7 +213,7 @@ def stand_in_for_ray(monkeypatch: pytest.MonkeyPatch, gpus: int = 0, lost: str =
         if lost and lost in arguments[-1]:
             raise RuntimeError("The worker died unexpectedly\nand many more lines")
         with monkeypatch.context() as elsewhere:
-            elsewhere.chdir("/")  # where Ray starts its workers is Ray's affair
+            elsewhere.chdir("/")  # Ray may start its workers in any folder
             return function(list(arguments), *places)
 
     fake = SimpleNamespace(
@@ -203,18 +225,20 @@ def stand_in_for_ray(monkeypatch: pytest.MonkeyPatch, gpus: int = 0, lost: str =
     )
     monkeypatch.setitem(sys.modules, "ray", fake)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    return asked
+    return remote_options
 
 
-def test_a_job_that_ray_loses_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_ray_loses_is_reported_and_the_others_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     work, ended, begun = jobs(tmp_path), [], list[Job]()
     stand_in_for_ray(monkeypatch, lost=work[0][0].key)
-    with_ray(
+    run_with_ray(
         work,
         command(tmp_path / "notes"),
-        tmp_path / "logs",
-        lambda job, _seconds, status: ended.append((job, status)),
-        begins=begun.append,
+        logs=tmp_path / "logs",
+        job_finished=lambda job, _seconds, status: ended.append((job, status)),
+        job_starts=begun.append,
     )
     sentence = "Ray lost its process (RuntimeError: The worker died unexpectedly)."
     assert ended == [(work[0], sentence), *((job, 0) for job in work[1:])]
@@ -223,26 +247,26 @@ def test_a_job_that_ray_loses_is_told_and_the_others_go_on(tmp_path: Path, monke
 
 @pytest.mark.parametrize("gpus", [0, 4])
 def test_ray_gets_every_job_and_one_gpu_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
-    asked = stand_in_for_ray(monkeypatch, gpus)
+    options = stand_in_for_ray(monkeypatch, gpus)
     work, ended = jobs(tmp_path), []
-    with_ray(
+    run_with_ray(
         work,
         command(tmp_path / "notes", status=3),
-        tmp_path / "logs",
-        lambda job, _seconds, status: ended.append((job, status)),
+        logs=tmp_path / "logs",
+        job_finished=lambda job, _seconds, status: ended.append((job, status)),
     )
     assert ended == [(job, 3) for job in work]
-    assert asked == {"num_gpus": 1 if gpus else 0}
+    assert options == {"num_gpus": 1 if gpus else 0}
     assert len(notes(tmp_path / "notes", work)) == len(work)
 
 
-def test_relative_paths_begin_where_the_study_was_asked_for_also_on_ray(
+def test_relative_paths_start_at_the_folder_of_the_command_also_on_ray(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in_for_ray(monkeypatch)
     monkeypatch.chdir(tmp_path)
     work = jobs(tmp_path, seeds=1)
-    with_ray(work, command(Path("notes")), Path("logs"), lambda *_: None)
+    run_with_ray(work, command(Path("notes")), logs=Path("logs"), job_finished=lambda *_: None)
     assert len(notes(tmp_path / "notes", work)) == len(work)
 
 
@@ -251,7 +275,7 @@ def test_what_a_job_prints_is_in_its_log_also_on_ray(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     work = jobs(tmp_path)
     speaking = "import sys; print('out', sys.argv[-1]); print('error', file=sys.stderr)"
-    with_ray(work, [sys.executable, "-c", speaking], Path("logs"), lambda *_: None)
+    run_with_ray(work, [sys.executable, "-c", speaking], logs=Path("logs"), job_finished=lambda *_: None)
     for job in work:
-        printed = (tmp_path / "logs" / f"{job[0].run}.log").read_text(encoding="utf-8")
+        printed = (tmp_path / "logs" / f"{job[0].run_name}.log").read_text(encoding="utf-8")
         assert set(printed.splitlines()) == {"error", f"out {','.join(cell.key for cell in job)}"}

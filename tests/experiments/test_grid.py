@@ -1,109 +1,28 @@
-"""Grids: the shipped ones are the paper's, lists multiply, mistakes name themselves, and identity is configuration."""
+"""Grids from YAML: lists multiply, mistakes name themselves, and a cell is identified by its configuration."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
 
 from dsui.errors import DsuiError
-from dsui.evaluation.paper_tables import PaperRow, paper_rows
 from dsui.experiments.grid import Cell, Grid
 from dsui.experiments.grid_checks import GridError
-from dsui.experiments.grid_file import load_grid, names, parsed
+from dsui.experiments.grid_file import load_grid, names, parse_grid
 from dsui.methods import registry as methods
 from dsui.runs.recipe_file import load_recipe
 from dsui.scores import COMMON, all_scores, reference
 from tests.support.tiny_grid import TINY, rkl_reads_msp  # noqa: F401
-
-FIVE = 5
-
-
-def places(grid: Grid) -> Counter[tuple[str, str, str]]:
-    return Counter((cell.predictor, cell.config.data, cell.config.backbone) for cell in grid.cells)
 
 
 def with_line(line: str) -> str:
     return TINY + line + "\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "cells", "runs"),
-    [
-        ("accuracy", 41 * FIVE, 33 * FIVE),  # the 41 numbers of Table 2, of which MC dropout's 8 share weights
-        ("ablation", 8 * FIVE, 8 * FIVE),
-        ("open-set", 7 * 2 * FIVE, 7 * 2 * FIVE),
-        ("noise", 6 * FIVE, 5 * FIVE),
-        ("misclassification", 41 * FIVE, 33 * FIVE),
-        ("distributions", 1, 1),
-        ("ood-pairs", 22 * FIVE, 18 * FIVE),  # Table 2's ResNet18 columns: 4 + 4 + 3 + 4 + 3 + 4
-        ("fgsm", 6 * FIVE, 5 * FIVE),
-        ("tsne", 2, 2),
-        ("digits", 4 * 3, 3 * 3),
-        ("demo", 4 * 2 * 3, 4 * 2 * 3),
-        ("cifar10-paper", 3 * 5 + 4 * 3, 2 * 5 + 4 * 3),
-        ("cifar10-parts", 8 * 3, 8 * 3),
-        ("cifar10-selection", 50, 50),
-        ("cifar10-modern-selection", 23, 21),
-        ("cifar10-modern", 15, 12),
-        ("cifar10-attacks", 4, 4),
-        ("small-net", 34, 33),
-        ("small-net-long", 11, 8),
-        ("small-net-modern", 24, 17),
-    ],
-)
-def test_every_shipped_grid_has_the_cells_of_its_table(name: str, cells: int, runs: int) -> None:
-    grid = load_grid(name)
-    assert len(grid.cells) == cells
-    assert len({cell.run for cell in grid.cells}) == runs
-    assert len({cell.key for cell in grid.cells}) == cells
-
-
-def test_every_shipped_grid_is_named_in_the_test_above() -> None:
-    (mark,) = test_every_shipped_grid_has_the_cells_of_its_table.pytestmark  # type: ignore[attr-defined]
-    assert {row[0] for row in mark.args[1]} == set(names())
-
-
-def test_accuracy_runs_where_the_paper_prints_a_number_and_nowhere_else() -> None:
-    printed = {(row.method, row.data, row.backbone) for row in paper_rows("table2")}
-    assert places(load_grid("accuracy")) == dict.fromkeys(printed, FIVE)
-
-
-def test_ablation_trains_the_parts_of_table_1() -> None:
-    def parts(row: PaperRow) -> tuple[object, ...]:
-        assert row.settings is not None
-        return row.settings["components"], row.settings["push"], row.settings["regularizer"]
-
-    trained = {
-        (options["components"], options["objective"] != "sgvb", options["regularizer"])
-        for options in (cell.config.recipe.method_options for cell in load_grid("ablation").cells)
-    }
-    assert trained == {parts(row) for row in paper_rows("table1")}
-
-
-def test_noise_and_open_set_run_every_method_of_their_tables() -> None:
-    for name, table in (("noise", "table4"), ("open-set", "table3")):
-        printed = {(row.method, row.data) for row in paper_rows(table)}
-        assert {(cell.predictor, cell.config.data) for cell in load_grid(name).cells} == printed
-
-
-def test_there_are_ten_pairs_and_ten_strengths() -> None:
-    pairs = {(cell.config.data, name) for cell in load_grid("ood-pairs").cells for name in cell.foreign}
-    assert len(pairs) == 10
-    assert {cell.epsilons for cell in load_grid("fgsm").cells} == {tuple(step / 10 for step in range(1, 11))}
-
-
-def test_studies_of_equal_configuration_share_runs() -> None:
-    accuracy = {cell.run for cell in load_grid("accuracy").cells}
-    for name in ("misclassification", "ood-pairs", "fgsm", "noise", "distributions", "tsne"):
-        assert {cell.run for cell in load_grid(name).cells} <= accuracy
-    assert len({cell.run for cell in load_grid("ablation").cells} & accuracy) == FIVE  # K = 8 with push and Reg
-
-
 def test_lists_mean_their_product_and_every_seed_comes_before_the_next() -> None:
-    grid = parsed(
+    grid = parse_grid(
         TINY.replace("[0]", "[0, 1]").replace("{epochs: 2}", "{epochs: [2, 3]}") + 'label: "{method} {epochs}"', "t"
     )
     assert len(grid.cells) == 3 * 2 * 2
@@ -112,17 +31,16 @@ def test_lists_mean_their_product_and_every_seed_comes_before_the_next() -> None
 
 
 def test_an_entry_of_its_own_goes_before_what_stands_at_the_top() -> None:
-    grid = parsed(TINY.replace("method: dsui}", "method: dsui, seeds: [7], set: {components: 2}}"), "t")
+    grid = parse_grid(TINY.replace("method: dsui}", "method: dsui, seeds: [7], set: {components: 2}}"), "t")
     (cell,) = [cell for cell in grid.cells if cell.predictor == "dsui"]
     assert (cell.config.seed, cell.config.recipe.method_options["components"]) == (7, 2)
 
 
 def test_settings_of_an_entry_add_to_those_at_the_top_and_go_before_them() -> None:
-    grid = parsed(TINY.replace("method: dsui}", "method: dsui, set: {components: 2}}"), "t")
-    assert {(r.epochs, r.method_options["components"]) for r in (cell.config.recipe for cell in dsui_cells(grid))} == {
-        (2, 2)
-    }
-    grid = parsed(TINY.replace("method: dsui}", "method: dsui, set: {epochs: 5}}"), "t")
+    grid = parse_grid(TINY.replace("method: dsui}", "method: dsui, set: {components: 2}}"), "t")
+    recipes = [cell.config.recipe for cell in dsui_cells(grid)]
+    assert {(recipe.epochs, recipe.method_options["components"]) for recipe in recipes} == {(2, 2)}
+    grid = parse_grid(TINY.replace("method: dsui}", "method: dsui, set: {epochs: 5}}"), "t")
     assert {cell.config.recipe.epochs for cell in dsui_cells(grid)} == {5}
 
 
@@ -133,15 +51,15 @@ def dsui_cells(grid: Grid) -> list[Cell]:
 def test_a_method_is_left_out_on_backbones_it_cannot_be_built_on() -> None:
     text = "{data: cifar10, seeds: [0], tasks: [noise], method: sde-net, backbone: %s, figure: curve, table: %s}"
     table = "[{task: noise, metrics: auroc, scores: entropy}]"
-    grid = parsed(text % ("[vgg16, resnet18]", table), "t")
+    grid = parse_grid(text % ("[vgg16, resnet18]", table), "t")
     assert [cell.config.backbone for cell in grid.cells] == ["resnet18"]
     with pytest.raises(GridError, match="none of its methods can be built"):
-        parsed(text % ("vgg16", table), "t")
+        parse_grid(text % ("vgg16", table), "t")
 
 
 def test_identity_is_the_configuration_of_run_and_evaluation_alone() -> None:
     def keys(text: str) -> list[str]:
-        return [cell.key for cell in parsed(text, "t").cells]
+        return [cell.key for cell in parse_grid(text, "t").cells]
 
     plain = keys(TINY)
     assert keys(TINY.replace("title: Tiny", "title: Other")) == plain
@@ -155,29 +73,29 @@ def test_identity_is_the_configuration_of_run_and_evaluation_alone() -> None:
 
 def test_skipping_bad_files_is_part_of_a_run_on_own_images_alone() -> None:
     own = TINY.replace("data: digits", "data: [digits, 'folder:mine']")
-    plain, skipping = parsed(own, "g").cells, parsed(own + "skip_bad: true\n", "g").cells
+    plain, skipping = parse_grid(own, "g").cells, parse_grid(own + "skip_bad: true\n", "g").cells
     for before, after in zip(plain, skipping, strict=True):
         assert after.config.skip_bad == (after.config.data == "folder:mine")
-        assert (before.key == after.key) == (before.run == after.run) == (after.config.data == "digits")
-    assert parsed(own + "skip_bad: false\n", "g").cells == plain
+        assert (before.key == after.key) == (before.run_name == after.run_name) == (after.config.data == "digits")
+    assert parse_grid(own + "skip_bad: false\n", "g").cells == plain
     with pytest.raises(GridError, match="skip_bad is 'yes please'; write 'skip_bad: true'"):
-        parsed(own + "skip_bad: yes please\n", "g")
+        parse_grid(own + "skip_bad: yes please\n", "g")
 
 
 def test_own_images_are_read_as_the_grid_says_and_published_ones_as_they_are() -> None:
     own = TINY.replace("data: digits", "data: 'folder:mine'")
-    usual, grey = parsed(own, "g").cells, parsed(own + "size: 8\nchannels: 1\n", "g").cells
+    usual, grey = parse_grid(own, "g").cells, parse_grid(own + "size: 8\nchannels: 1\n", "g").cells
     assert {(cell.config.channels, cell.config.size) for cell in usual} == {(3, 32)}
     assert {(cell.config.channels, cell.config.size) for cell in grey} == {(1, 8)}
-    assert {(cell.config.channels, cell.config.size) for cell in parsed(own + "size: 64\n", "g").cells} == {(3, 64)}
+    assert {(cell.config.channels, cell.config.size) for cell in parse_grid(own + "size: 64\n", "g").cells} == {(3, 64)}
     assert not {cell.key for cell in usual} & {cell.key for cell in grey}
-    assert not {cell.run for cell in usual} & {cell.run for cell in grey}
+    assert not {cell.run_name for cell in usual} & {cell.run_name for cell in grey}
 
 
 @pytest.mark.parametrize(
     ("data", "line", "why"),
     [
-        ("digits", "size: 8", "size and channels are for folder:PATH; digits is as it was published"),
+        ("digits", "size: 8", "size and channels are for folder:PATH; digits is used as published"),
         ("'folder:mine'", "size: 0", "size is 0; write the side in pixels"),
         ("'folder:mine'", "size: large", "size is 'large'; write the side in pixels"),
         ("'folder:mine'", "channels: 4", "channels is 4; write 1 for grey or 3 for colour"),
@@ -186,54 +104,62 @@ def test_own_images_are_read_as_the_grid_says_and_published_ones_as_they_are() -
 )
 def test_a_shape_that_cannot_be_is_told(data: str, line: str, why: str) -> None:
     with pytest.raises(GridError, match=why):
-        parsed(TINY.replace("data: digits", f"data: {data}") + f"{line}\n", "g")
+        parse_grid(TINY.replace("data: digits", f"data: {data}") + f"{line}\n", "g")
 
 
 def test_two_figures_of_one_run_are_two_cells() -> None:
     (distributions,) = load_grid("distributions").cells
     (embedding,) = [cell for cell in load_grid("tsne").cells if cell.predictor == "dsui"]
-    assert distributions.run == embedding.run
+    assert distributions.run_name == embedding.run_name
     assert distributions.key != embedding.key
 
 
 def test_settings_that_change_nothing_lead_to_the_same_run() -> None:
     same = TINY.replace("{epochs: 2}", "{epochs: 2, batch: 64}")
-    assert [cell.run for cell in parsed(same, "t").cells] == [cell.run for cell in parsed(TINY, "t").cells]
+    assert [cell.run_name for cell in parse_grid(same, "t").cells] == [
+        cell.run_name for cell in parse_grid(TINY, "t").cells
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (with_line("sedes: [1]"), ["'sedes'", "'seeds'"]),
-        (TINY.replace("method: dsui", "mehtod: dsui"), ["run 2", "'mehtod'", "'method'"]),
-        (TINY.replace("metrics: auroc", "metrisc: auroc"), ["table", "'metrisc'", "'metrics'"]),
+        (with_line("sedes: [1]"), ["'sedes'", "did you mean seeds?"]),
+        (TINY.replace("method: dsui", "mehtod: dsui"), ["run 2", "'mehtod'", "did you mean method?"]),
+        (TINY.replace("metrics: auroc", "metrisc: auroc"), ["table", "'metrisc'", "did you mean metrics?"]),
         (TINY.replace("epochs: 2", "epochz: 2"), ["'epochz'", "'epochs'"]),
-        (TINY.replace("method: dsui", "method: dsiu"), ["'dsiu'", "'dsui'"]),
-        (TINY.replace("small", "smal"), ["backbone 'smal'", "'small'"]),
+        (TINY.replace("method: dsui", "method: dsiu"), ["'dsiu'", "did you mean dsui?"]),
+        (TINY.replace("small", "smal"), ["backbone 'smal'", "did you mean small?"]),
         (TINY.replace("data: digits", "data: digist"), ["'digist'", "digits"]),
         (TINY.replace("data: digits", "data: photos"), ["photos has no training images"]),
         (TINY.replace("recipe: demo", "recipe: dmeo"), ["'dmeo'", "demo"]),
-        (TINY.replace("[misclassification]", "[misclasification]"), ["task 'misclasification'", "'misclassification'"]),
-        (TINY.replace("metrics: auroc", "metrics: aurok"), ["metric 'aurok'", "'auroc'"]),
+        (
+            TINY.replace("[misclassification]", "[misclasification]"),
+            ["task 'misclasification'", "mean misclassification?"],
+        ),
+        (TINY.replace("metrics: auroc", "metrics: aurok"), ["metric 'aurok'", "did you mean auroc?"]),
         (TINY.replace("[0]", "[one]"), ["'one'", "whole number"]),
         (TINY.replace("seeds: [0]\n", ""), ["has no seeds"]),
-        (with_line("figure: curves"), ["figure 'curves'", "'curve'"]),
-        (with_line("published: table5"), ["table of the paper 'table5'", "'table4'"]),
+        (with_line("figure: curves"), ["figure 'curves'", "did you mean curve?"]),
+        (with_line("published: table5"), ["table of the paper 'table5'", "did you mean table4?"]),
         (TINY.replace("[misclassification]", "[ood]"), ["name the foreign sets for digits"]),
         (TINY.replace("[misclassification]", "[ood]") + "foreign: [digits]", ["digits is foreign to itself"]),
-        (TINY.replace("[misclassification]", "[ood]") + "foreign: {svhn: [photos]}", ["nothing is said for digits"]),
+        (
+            TINY.replace("[misclassification]", "[ood]") + "foreign: {svhn: [photos]}",
+            ["there is no entry for digits, only for svhn"],
+        ),
         (TINY.replace("[misclassification]", "[open-set]"), ["open-set task needs known classes"]),
         (with_line("outliers: mnist"), ["msp does not learn from outliers"]),
         (with_line('label: "{epoch}"'), ["label '{epoch}'", "epochs"]),
         (TINY.replace("{method: dsui}", "{method: dsui, set: {epochs: [2, 3]}}"), ["two different runs", "label"]),
         (TINY[: TINY.index("table:")], ["has no table"]),
         (with_line("set: 3"), ["set is 3"]),
-        (with_line("detectors: [kn]"), ["detector 'kn'", "'knn'"]),
+        (with_line("detectors: [kn]"), ["detector 'kn'", "did you mean knn?"]),
         (with_line("held_out: 1.5"), ["held_out is 1.5", "below 1"]),
         (with_line("held_out: [0, -0.1]"), ["held_out is -0.1"]),
         (TINY.replace("seeds: [0]", "seeds: []"), ["seeds is empty"]),
-        (TINY.replace("seeds: [0]", "seeds: [-1]"), ["-1 is no seed"]),
-        (with_line("epsilons: [.nan]"), ["nan is no strength of an attack"]),
+        (TINY.replace("seeds: [0]", "seeds: [-1]"), ["-1 is not a seed"]),
+        (with_line("epsilons: [.nan]"), ["nan is not the strength of an attack"]),
         (TINY.replace("metrics: auroc", "metrics: []"), ["metrics is empty"]),
         (TINY.replace("{method: dsui}", "{method: dsui, set: {epochs: []}}"), ["epochs is an empty list"]),
         (with_line('label: "{method.foo}"'), ["label '{method.foo}'"]),
@@ -242,18 +168,18 @@ def test_settings_that_change_nothing_lead_to_the_same_run() -> None:
         ("runs: []\ntable: {task: noise, metrics: auroc, scores: entropy}", ["runs is empty"]),
         (TINY.replace("[misclassification]", "[noise]"), ["shows accuracy, which needs the task misclassification"]),
         (TINY.replace("task: misclassification", "task: noise"), ["shows noise", "add it to `tasks`"]),
-        (with_line("reference: dsui, K 8"), ["line for the reference 'dsui, K 8'", "'dsui'"]),
-        (TINY.replace("max_probability", "max_probabilty"), ["no score", "'max_probability'"]),
+        (with_line("reference: dsui, K 8"), ["line for the reference 'dsui, K 8'", "did you mean dsui?"]),
+        (TINY.replace("max_probability", "max_probabilty"), ["no score", "did you mean max_probability?"]),
         (TINY.replace("max_probability", "knn"), ["needs the detector knn"]),
         (TINY.replace("max_probability", "sirc_she"), ["sirc_she", "needs the detector she"]),
-        (TINY.replace("scores: prediction", "scores: predicton"), ["score of accuracy", "'prediction'"]),
-        ("- 1", ["no mapping"]),
+        (TINY.replace("scores: prediction", "scores: predicton"), ["score of accuracy", "did you mean prediction?"]),
+        ("- 1", ["not a mapping"]),
         ("title: [", ["not valid YAML", "line 1"]),
     ],
 )
 def test_a_mistake_names_itself_and_what_was_meant(text: str, words: list[str]) -> None:
     with pytest.raises(DsuiError) as raised:
-        parsed(text, "mine")
+        parse_grid(text, "mine")
     for word in words:
         assert word in str(raised.value)
 
@@ -261,10 +187,10 @@ def test_a_mistake_names_itself_and_what_was_meant(text: str, words: list[str]) 
 @pytest.mark.parametrize("predictor", ["dpn", "logitnorm", "dsui"])
 def test_only_a_method_that_trains_alike_predicts_with_the_weights_of_another(predictor: str) -> None:
     with pytest.raises(GridError, match=f"{predictor} does not predict with the weights of msp; `as` may name msp or"):
-        parsed(TINY.replace("[msp, rkl]", f"[msp, {predictor}]"), "t")
+        parse_grid(TINY.replace("[msp, rkl]", f"[msp, {predictor}]"), "t")
     with pytest.raises(GridError, match="mc-dropout does not predict with the weights of dsui"):
-        parsed(TINY.replace("method: dsui", "method: dsui, as: mc-dropout"), "t")
-    assert parsed(TINY.replace("[msp, rkl]", "mc-dropout"), "t").cells[0].predictor == "mc-dropout"
+        parse_grid(TINY.replace("method: dsui", "method: dsui, as: mc-dropout"), "t")
+    assert parse_grid(TINY.replace("[msp, rkl]", "mc-dropout"), "t").cells[0].predictor == "mc-dropout"
 
 
 @pytest.mark.parametrize("method", methods.names())
@@ -276,14 +202,14 @@ def test_a_table_may_show_every_score_that_a_method_has(method: str) -> None:
     with torch.no_grad():
         outputs = built.predict(torch.rand(4, 1, 8, 8))
     scores = all_scores(outputs, reference([outputs]))
-    shown = parsed(TINY.replace("scores: max_probability", f"scores: [{', '.join(scores)}]"), "t").table[1]
+    shown = parse_grid(TINY.replace("scores: max_probability", f"scores: [{', '.join(scores)}]"), "t").table[1]
     assert shown.scores == tuple(scores)
     assert set(scores) <= {*COMMON, *outputs.own, *({"mutual_information"} if outputs.samples is not None else {})}
 
 
 def test_a_table_may_show_the_detectors_of_its_runs() -> None:
     named = TINY.replace("scores: max_probability", "scores: [knn, relative_mahalanobis]")
-    assert parsed(named + "detectors: [knn, relative-mahalanobis]", "t").table[1].scores[0] == "knn"
+    assert parse_grid(named + "detectors: [knn, relative-mahalanobis]", "t").table[1].scores[0] == "knn"
 
 
 def test_a_grid_is_found_by_name_or_by_file(tmp_path: Path) -> None:
@@ -297,10 +223,10 @@ def test_a_grid_is_found_by_name_or_by_file(tmp_path: Path) -> None:
 
 def test_the_grid_of_the_guide_is_a_grid() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
-    grid = parsed(guide.split("```yaml\n")[1].split("```")[0], "guide")
+    grid = parse_grid(guide.split("```yaml\n")[1].split("```")[0], "guide")
     assert {cell.label for cell in grid.cells} == {"msp", "mc-dropout", "dsui, K 1", "dsui, K 8"}
     for name in names():
-        runs, cells = len({cell.run for cell in load_grid(name).cells}), len(load_grid(name).cells)
+        runs, cells = len({cell.run_name for cell in load_grid(name).cells}), len(load_grid(name).cells)
         assert any(
             line.startswith(f"| `{name}` |") and line.endswith(f"| {cells} | {runs} |") for line in guide.splitlines()
         )
@@ -308,7 +234,7 @@ def test_the_grid_of_the_guide_is_a_grid() -> None:
 
 def test_a_cell_names_the_data_it_needs() -> None:
     (cell,) = load_grid("distributions").cells
-    assert cell.sets == {"cifar10": ("train", "test"), "svhn": ("test",)}
+    assert cell.required_data == {"cifar10": ("train", "test"), "svhn": ("test",)}
     text = TINY.replace("method: msp, as: [msp, rkl]", "method: rkl") + "outliers: null"
-    with_outliers = parsed(text.replace("method: rkl", "method: rkl, outliers: mnist"), "t").cells[0]
-    assert with_outliers.sets == {"digits": ("train", "test"), "mnist": ("train",)}
+    with_outliers = parse_grid(text.replace("method: rkl", "method: rkl, outliers: mnist"), "t").cells[0]
+    assert with_outliers.required_data == {"digits": ("train", "test"), "mnist": ("train",)}

@@ -17,28 +17,28 @@ from dsui import objectives, scores
 from dsui.errors import DsuiError
 from dsui.evaluation.results import ResultRow
 from dsui.experiments import verification
-from dsui.experiments.cell_run import Conditions
+from dsui.experiments.cell_run import RunContext
 from dsui.experiments.verification import (
     FALSE_ALARMS,
     SEEDS,
     Check,
-    checks,
+    compare_with_shipped,
     deviations_allowed,
-    experiment,
-    run,
+    run_experiment,
+    shipped_grid,
 )
 from dsui.training.loop import InterruptedRun, SilentReporter
 from tests.support.result_row import ROW
 
-CONDITIONS = Conditions(None, torch.device("cpu"), False, SilentReporter())
+CONTEXT = RunContext(root=None, device=torch.device("cpu"), keep_outputs=False, reporter=SilentReporter())
 SHIPPED = verification.shipped_rows()
 
 
-def judged(method: str) -> list[Check]:
+def check_again(method: str) -> list[Check]:
     """One seed of one method, run again now."""
-    grid = experiment([0])
+    grid = shipped_grid([0])
     grid = replace(grid, cells=tuple(cell for cell in grid.cells if cell.config.method == method))
-    return checks(run(grid, CONDITIONS), [row for row in SHIPPED if row.method == method])
+    return compare_with_shipped(run_experiment(grid, CONTEXT), [row for row in SHIPPED if row.method == method])
 
 
 def wrong(found: Sequence[Check]) -> set[tuple[str, str | None, str]]:
@@ -47,15 +47,18 @@ def wrong(found: Sequence[Check]) -> set[tuple[str, str | None, str]]:
 
 
 def test_the_shipped_rows_are_those_of_the_grid() -> None:
-    grid = experiment()
+    grid = shipped_grid()
     seeds = {cell.config.seed for cell in grid.cells}
     assert set(SEEDS) < seeds
     assert {(row.method, row.seed, row.run) for row in SHIPPED} == {
-        (cell.config.method, cell.config.seed, cell.run) for cell in grid.cells
+        (cell.config.method, cell.config.seed, cell.run_name) for cell in grid.cells
     }
     shown = {(block.task, metric) for block in grid.table for metric in block.metrics}
     assert {(row.task, metric) for row in SHIPPED for metric in row.metrics} == shown
-    assert all(len(check.then) == len(seeds) and check.verdict == "equal" for check in checks(SHIPPED, SHIPPED))
+    assert all(
+        len(check.same_seeds) == len(seeds) and check.verdict == "equal"
+        for check in compare_with_shipped(SHIPPED, SHIPPED)
+    )
 
 
 def push_together(class_scores: Tensor, y: Tensor, rho: float) -> Tensor:
@@ -67,7 +70,7 @@ def push_together(class_scores: Tensor, y: Tensor, rho: float) -> Tensor:
 
 def test_a_push_of_the_wrong_sign_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objectives, "bounded", push_together)
-    assert ("accuracy", "prediction", "accuracy") in wrong(judged("dsui"))
+    assert ("accuracy", "prediction", "accuracy") in wrong(check_again("dsui"))
 
 
 @pytest.mark.parametrize(
@@ -79,15 +82,15 @@ def test_an_inverted_score_is_noticed_in_each_task_it_serves(
 ) -> None:
     right: Callable[[Tensor], Tensor] = getattr(scores, score)
     monkeypatch.setattr(scores, score, lambda outputs: -right(outputs))
-    assert {task for task, by, _ in wrong(judged("dsui")) if by == score} == tasks
+    assert {task for task, by, _ in wrong(check_again("dsui")) if by == score} == tasks
 
 
 def test_training_at_a_fraction_of_the_rate_is_noticed() -> None:
-    grid = experiment([0])
+    grid = shipped_grid([0])
     cell = next(cell for cell in grid.cells if cell.config.method == "msp")
     slow = replace(cell.config.recipe, peak_rate=cell.config.recipe.peak_rate / 4)
     grid = replace(grid, cells=(replace(cell, config=replace(cell.config, recipe=slow)),))
-    found = checks(run(grid, CONDITIONS), [row for row in SHIPPED if row.method == "msp"])
+    found = compare_with_shipped(run_experiment(grid, CONTEXT), [row for row in SHIPPED if row.method == "msp"])
     assert ("accuracy", "prediction", "accuracy") in wrong(found)
 
 
@@ -97,13 +100,13 @@ def rows(values: Sequence[float], metric: str = "auroc") -> list[ResultRow]:
 
 def test_the_bounds_are_those_of_students_t_in_log_odds() -> None:
     values = [0.90, 0.95, 0.97, 0.99]
-    (check,) = checks(rows([0.5, 0.6]), rows(values))
+    (check,) = compare_with_shipped(rows([0.5, 0.6]), rows(values))
     odds = [math.log(value / (1 - value)) for value in values]
     # the interval for the mean of two more: that of Welch's formula with the shipped deviation for both
     half = stats.t.isf(FALSE_ALARMS / 2, 3) * np.std(odds, ddof=1) * math.sqrt(1 / 2 + 1 / 4)
     bounds = [1 / (1 + math.exp(-(np.mean(odds) + sign * half))) for sign in (-1, 1)]
     assert [check.low, check.high] == pytest.approx(bounds, rel=1e-12)  # rounding alone
-    (in_logs,) = checks(rows([1.0], "nll"), rows([1.0, 1.2, 1.5], "nll"))
+    (in_logs,) = compare_with_shipped(rows([1.0], "nll"), rows([1.0, 1.2, 1.5], "nll"))
     assert in_logs.low * in_logs.high == pytest.approx((1.0 * 1.2 * 1.5) ** (2 / 3), rel=1e-12)  # likewise
 
 
@@ -126,20 +129,20 @@ def test_verdicts() -> None:
         "missing": [0.90, math.nan],
     }
     for verdict, values in verdicts.items():
-        (check,) = checks(rows(values), shipped)
+        (check,) = compare_with_shipped(rows(values), shipped)
         assert check.verdict == verdict
-    (gone,) = checks([replace(row, score="max_probability") for row in rows([0.9])], shipped)
+    (gone,) = compare_with_shipped([replace(row, score="max_probability") for row in rows([0.9])], shipped)
     assert gone.verdict == "missing"
 
 
-def test_figures_at_their_ends_and_without_deviation_can_be_judged() -> None:
-    (perfect,) = checks(rows([1.0, 1.0]), rows([1.0, 1.0, 1.0]))
+def test_figures_at_their_ends_and_without_deviation_can_be_check_again() -> None:
+    (perfect,) = compare_with_shipped(rows([1.0, 1.0]), rows([1.0, 1.0, 1.0]))
     assert perfect.verdict == "equal"
-    (worse,) = checks(rows([0.98, 1.0]), rows([1.0, 1.0, 1.0]))
+    (worse,) = compare_with_shipped(rows([0.98, 1.0]), rows([1.0, 1.0, 1.0]))
     assert worse.verdict == "differs"
-    (null,) = checks(rows([0.0]), rows([0.97, 0.98, 0.99, 0.98, 0.97]))
+    (null,) = compare_with_shipped(rows([0.0]), rows([0.97, 0.98, 0.99, 0.98, 0.97]))
     assert null.verdict == "differs"
-    (null,) = checks(rows([0.0], "nll"), rows([0.2, 0.21, 0.2, 0.21], "nll"))
+    (null,) = compare_with_shipped(rows([0.0], "nll"), rows([0.2, 0.21, 0.2, 0.21], "nll"))
     assert null.verdict == "differs"
 
 
@@ -149,11 +152,11 @@ def test_a_run_that_fails_or_is_stopped_says_so(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("dsui.experiments.study.train", fail)
     with pytest.raises(DsuiError, match=r"msp, digits, small, seed 0 failed: no memory is left\."):
-        run(experiment([0]), CONDITIONS)
+        run_experiment(shipped_grid([0]), CONTEXT)
 
     def stop(*_: object, **__: object) -> None:
         raise InterruptedRun("saved; go on with --resume")
 
     monkeypatch.setattr("dsui.experiments.study.train", stop)
     with pytest.raises(DsuiError, match="nothing is verified"):
-        run(experiment([0]), CONDITIONS)
+        run_experiment(shipped_grid([0]), CONTEXT)

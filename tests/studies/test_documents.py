@@ -136,7 +136,7 @@ def test_lines_are_the_labels_of_a_grid_in_its_order_whichever_way_rows_name_the
     for cell in grid.cells:
         recipe = ", ".join(filter(None, (cell.config.recipe.name, cell.settings)))
         value = 0.9 + 0.001 * cell.config.seed + 0.01 * len(set(labels))
-        by_recipe.append(replace(accuracy(cell.predictor, cell.config.seed, value), recipe=recipe, run=cell.run))
+        by_recipe.append(replace(accuracy(cell.predictor, cell.config.seed, value), recipe=recipe, run=cell.run_name))
         labels.append(cell.label)
     by_method = [replace(row, method=label) for row, label in zip(by_recipe, labels, strict=True)]
     plain = [replace(row, recipe="whatever") for row in by_recipe]

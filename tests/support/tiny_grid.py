@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from dsui.evaluation.results import ResultRow
-from dsui.experiments.cell_run import Conditions
+from dsui.experiments.cell_run import RunContext
 from dsui.experiments.grid import Cell
-from dsui.experiments.grid_file import parsed
+from dsui.experiments.grid_file import parse_grid
 from dsui.experiments.study import Study
 from dsui.methods.rkl import ReversePriorNetwork
 from dsui.training.loop import SilentReporter
@@ -42,18 +42,18 @@ def rkl_reads_msp() -> Iterator[None]:
         yield
 
 
-CONDITIONS = Conditions(None, torch.device("cpu"), False, SilentReporter())
+CONTEXT = RunContext(root=None, device=torch.device("cpu"), keep_outputs=False, reporter=SilentReporter())
 
 
 def tiny_study(out: Path, text: str = TINY, root: Path | None = None) -> Study:
-    return Study(parsed(text, "tiny"), out, root)
+    return Study(parse_grid(text, "tiny"), out, root)
 
 
-def carry_out(study: Study, conditions: Conditions = CONDITIONS) -> list[Cell]:
+def run_study(study: Study, context: RunContext = CONTEXT) -> list[Cell]:
     """The cells that ended, in order."""
     ended: list[Cell] = []
     for job in study.jobs(study.grid.cells):
-        study.run(job, conditions, lambda cell, _seconds: ended.append(cell))
+        study.run(job, context, lambda cell, _seconds: ended.append(cell))
     return ended
 
 
@@ -71,3 +71,10 @@ def figures(rows: list[ResultRow]) -> list[tuple[object, ...]]:
         )
         for row in rows
     ]
+
+
+def row_of(cell: Cell, task: str, score: str | None, foreign: str | None, metrics: dict[str, float]) -> ResultRow:
+    """A row as the cell would leave it, with these metrics."""
+    config = cell.config
+    facts = (cell.run_name, cell.predictor, None, config.data, config.backbone, config.recipe.name, config.seed)
+    return ResultRow(*facts, task, foreign, score, metrics, None, None, None, None, {}, None, None, None)

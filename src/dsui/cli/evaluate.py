@@ -1,4 +1,4 @@
-"""`dsui evaluate`: what trained runs know of their own errors and of foreign images."""
+"""`dsui evaluate`: how well trained runs detect their own errors and foreign images."""
 
 from __future__ import annotations
 
@@ -9,10 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli import names
-from dsui.cli.choice import WrongUsage, chosen, foreign_sets, known, listed
-from dsui.cli.formats import Form, Format, TableFile, check_form, formatted
+from dsui.cli.arguments import (
+    Device,
+    Foreign,
+    Json,
+    KeepOutputs,
+    Quiet,
+    Root,
+    SkipBad,
+    check_name,
+    parse_foreign,
+    parse_names,
+    parse_path,
+    select_device,
+    split_names,
+)
+from dsui.cli.errors import UsageError
 from dsui.cli.names import completion
-from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, given_path
+from dsui.cli.output import Format, TableFile, TableFormat, check_format, write_table
 from dsui.score_table import is_variant
 
 if TYPE_CHECKING:
@@ -22,14 +36,14 @@ PARTS = ("test", "held-out")
 
 
 def evaluate(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.", metavar="RUN", parser=given_path)],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.", metavar="RUN", parser=parse_path)],
     tasks: Annotated[
         str,
         typer.Option(
             "--tasks",
             "--task",
             metavar="NAMES",
-            help=f"all, or a list of {', '.join(names.tasks())}.",
+            help=f"all, or some of {', '.join(names.tasks())}.",
             autocompletion=completion(lambda: ("all", *names.tasks())),
         ),
     ] = "all",
@@ -40,7 +54,7 @@ def evaluate(
             "--scores",
             "--score",
             metavar="NAMES",
-            help="all, or scores to show; all are written.",
+            help="Scores to show, or all; the results file always holds all.  [default: all but variants of others]",
             autocompletion=completion(lambda: ("all", *names.scores())),
         ),
     ] = "",
@@ -49,19 +63,20 @@ def evaluate(
         typer.Option(
             "--detectors",
             metavar="NAMES",
-            help="all, or a list of post-hoc detectors, as in knn,vim.",
+            help=f"Post-hoc detectors to add: all, or some of {', '.join(names.detectors())}.",
             autocompletion=completion(lambda: ("all", *names.detectors())),
         ),
     ] = "",
     epsilons: Annotated[
-        str, typer.Option(metavar="NUMBERS", help="Strengths of the attack, in pixel units of 0 to 1.")
+        str,
+        typer.Option(metavar="NUMBERS", help="Strengths of the FGSM attack, for pixels from 0 to 1, as in 0.1,0.2."),
     ] = "",
     part: Annotated[
         str,
         typer.Option(
             "--on",
             metavar="PART",
-            help="In-domain images: test, or held-out.",
+            help="In-domain images: test or held-out.",
             autocompletion=completion(lambda: PARTS),
         ),
     ] = "test",
@@ -70,7 +85,7 @@ def evaluate(
         typer.Option(
             "--as",
             metavar="METHOD",
-            help="Predict with another method that trains as the run's: mc-dropout for msp, dsui-density for dsui.",
+            help="Predict with another method that can use the weights: mc-dropout for msp, dsui-density for dsui.",
             autocompletion=completion(names.methods),
         ),
     ] = None,
@@ -79,34 +94,35 @@ def evaluate(
     skip_bad: SkipBad = False,
     cache: KeepOutputs = True,
     out: TableFile = None,
-    form: Form = Format.terminal,
+    table_format: TableFormat = Format.terminal,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Does a run know its errors, foreign images, unknown classes, noise and attacks?
+    """Measure how well runs detect errors and foreign images.
 
-    Rows go to RUN/results.jsonl and a table to the terminal; with --json the rows, one to a line.
+    Each task asks whether the uncertainty tells sound images from others: from those that are predicted wrongly
+    (misclassification), images of other data sets (ood) or of unknown classes (open-set), noise, and attacked images
+    (fgsm). Results are added to RUN/results.jsonl, and a table is printed; --json prints one JSON object per line.
 
     Example: dsui evaluate runs/cifar10-0 --tasks misclassification,ood
     """
-    check_form(form, out, as_json)
-    chosen_tasks = chosen("task", tasks, names.tasks())
-    chosen_detectors = chosen("detector", detector, names.detectors()) if detector else []
-    strengths = [_strength(text) for text in epsilons.split(",")] if epsilons else None
-    others = foreign_sets(foreign)
-    known("part", part, PARTS)
-    known("method", method or "dsui", names.methods())
+    check_format(table_format, out, as_json)
+    task_names = parse_names("task", tasks, names.tasks())
+    detectors = parse_names("detector", detector, names.detectors()) if detector else []
+    strengths = [_parse_epsilon(text) for text in epsilons.split(",")] if epsilons else None
+    foreign_names = parse_foreign(foreign)
+    check_name("part", part, PARTS)
+    check_name("method", method or "dsui", names.methods())
     if out is not None and len(runs) > 1:
-        raise WrongUsage(
+        raise UsageError(
             f"--out holds the table of one run and {len(runs)} are named; name one, or use `dsui compare`."
         )
-    if form in {Format.csv, Format.json} and len(runs) > 1:
-        raise WrongUsage(
-            f"--format {form.value} holds one run and {len(runs)} are named; use --json or `dsui compare`."
+    if table_format in {Format.csv, Format.json} and len(runs) > 1:
+        raise UsageError(
+            f"--format {table_format.value} holds one run and {len(runs)} are named; use --json or `dsui compare`."
         )
 
-    from dsui.cli.bars import Bars, notes
-    from dsui.cli.device import command_device
+    from dsui.cli.progress import ProgressBars, stderr_console
     from dsui.evaluation.evaluate import evaluate as evaluate_run
     from dsui.evaluation.results import append
     from dsui.evaluation.tasks import EPSILONS
@@ -115,62 +131,64 @@ def evaluate(
     from dsui.runs.model import run_facts
 
     _check_scores(scores)
-    place = command_device(device)
-    console = notes(quiet)
+    torch_device = select_device(device)
+    console = stderr_console(quiet)
     for facts in [run_facts(run, method) for run in runs]:
-        append(facts.path / RESULTS, [])  # a folder that cannot be written to is found before any work is done
-        with Bars(console) as bar:
+        append(facts.path / RESULTS, [])  # finds a folder that cannot be written to before any work is done
+        with ProgressBars(console) as bars:
             rows = evaluate_run(
                 facts,
-                None if tasks == "all" else chosen_tasks,
-                others,
+                None if tasks == "all" else task_names,
+                foreign_names,
                 strengths or EPSILONS,
-                place,
-                detectors=chosen_detectors,
+                torch_device,
+                detectors=detectors,
                 part="test" if part == "test" else "held-out",
                 root=root,
                 skip_bad=skip_bad,
                 keep_outputs=cache,
-                progress=bar.show,
-                warn=bar.say,
+                progress=bars.update,
+                warn=bars.note,
             )
         append(facts.path / RESULTS, rows)
-        on_screen = out is None and form is Format.terminal
-        shown = _shown(rows, scores if scores or on_screen else "all", chosen_detectors)
+        on_terminal = out is None and table_format is Format.terminal
+        shown = _select_scores(rows, scores if scores or on_terminal else "all", detectors)
         hidden = len({row.score for row in rows}) - len({row.score for row in shown})
         if as_json:
             for row in rows:
                 typer.echo(row.to_json())
-        if out is not None or not (as_json or (quiet and form is Format.terminal)):
-            formatted(run_table(shown), form, out)
-            if hidden and on_screen and not scores:
+        if out is not None or not (as_json or (quiet and table_format is Format.terminal)):
+            write_table(run_table(shown), table_format, out)
+            if hidden and on_terminal and not scores:
                 console.print(f"{hidden} more scores are in {facts.path / RESULTS}; --scores all shows them.")
 
 
 def _check_scores(scores: str) -> None:
-    """A misspelled one is refused before any work."""
+    """Find a mistyped score before any work is done."""
     from dsui.scores import COMMON, detector_scores, is_misspelled
 
-    detectors = [score for name in names.detectors() for score in detector_scores(name)]
-    for name in listed(scores):
-        if is_misspelled(name, detectors):
-            known("score", name, (*COMMON, *detectors))
+    of_detectors = [score for name in names.detectors() for score in detector_scores(name)]
+    for name in split_names(scores):
+        if is_misspelled(name, of_detectors):
+            check_name("score", name, (*COMMON, *of_detectors))
 
 
-def _shown(rows: list[ResultRow], scores: str, detectors: list[str]) -> list[ResultRow]:
-    """The rows of these scores, by default all but variants that are not a chosen detector's, and those of accuracy."""
-    there = list(dict.fromkeys(row.score or "" for row in rows if row.task != "accuracy"))
-    chosen_detectors = {name.replace("-", "_") for name in detectors}
-    usual = [name for name in there if name in chosen_detectors or not is_variant(name)]
-    wanted = chosen("score", scores, there) if scores else usual
-    return [row for row in rows if row.task == "accuracy" or row.score in wanted]
+def _select_scores(rows: list[ResultRow], scores: str, detectors: list[str]) -> list[ResultRow]:
+    """The rows of accuracy and of `scores`; by default of all scores but variants that no detector was named for."""
+    available = list(dict.fromkeys(row.score or "" for row in rows if row.task != "accuracy"))
+    chosen = {name.replace("-", "_") for name in detectors}
+    usual = [name for name in available if name in chosen or not is_variant(name)]
+    selected = parse_names("score", scores, available) if scores else usual
+    return [row for row in rows if row.task == "accuracy" or row.score in selected]
 
 
-def _strength(text: str) -> float:
+def _parse_epsilon(text: str) -> float:
     try:
-        strength = float(text)
+        epsilon = float(text)
     except ValueError:
-        strength = math.nan
-    if not 0 <= strength < math.inf:
-        raise WrongUsage(f"--epsilons: {text!r} is no strength of an attack; write numbers from 0 on, as in 0.1,0.2.")
-    return strength
+        epsilon = math.nan
+    if not 0 <= epsilon < math.inf:
+        raise UsageError(
+            f"--epsilons: {text!r} is not the strength of an attack; write numbers from 0 up, as in 0.1,0.2."
+        )
+    return epsilon

@@ -1,4 +1,4 @@
-"""`dsui info`: what a bug report needs to say of the machine."""
+"""`dsui info`: versions, devices and data sets, for a bug report."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from importlib import metadata
 from pathlib import Path
 
 from dsui import __version__
-from dsui.cli import documents
-from dsui.cli.options import Json, Quiet, Root
+from dsui.cli.arguments import Json, Quiet, Root
+from dsui.cli.output import print_json
 
 NEEDED = ("torch", "numpy", "scipy", "scikit-learn", "pillow", "safetensors", "pyyaml", "typer", "rich")
 OPTIONAL = ("matplotlib", "onnx", "onnxruntime", "fastapi", "tensorboard", "ray")
@@ -19,16 +19,16 @@ Facts = dict[str, dict[str, str | None]]
 
 
 def info(root: Root = None, as_json: Json = False, quiet: Quiet = False) -> None:
-    """Tell versions, devices and data sets, for a bug report.
+    """Print versions, devices and data sets, for a bug report.
 
-    What cannot be told says why.
+    Where a fact cannot be found out, the reason stands in its place.
 
     Example: dsui info --json
     """
-    del quiet  # there is nothing to print but what was asked for
-    facts = gathered(root)
+    del quiet  # this command prints nothing but its result
+    facts = collect_facts(root)
     if as_json:
-        documents.show(facts)
+        print_json(facts)
         return
     from rich import box
     from rich.console import Console
@@ -43,8 +43,8 @@ def info(root: Root = None, as_json: Json = False, quiet: Quiet = False) -> None
     Console().print(table)
 
 
-def gathered(root: Path | None = None) -> Facts:
-    """Groups of facts by name; None for a package or data set that is not there."""
+def collect_facts(root: Path | None = None) -> Facts:
+    """Groups of facts by name; None stands for a package or data set that is not on this machine."""
     import torch
 
     from dsui.data.registry import DATASETS, default_root
@@ -64,18 +64,18 @@ def gathered(root: Path | None = None) -> Facts:
     }
     folder = root or default_root()
     data: dict[str, Callable[[], str | None]] = {
-        "folder": lambda: f"{folder}{'' if folder.is_dir() else ' (not there)'}",
+        "folder": lambda: f"{folder}{'' if folder.is_dir() else ' (does not exist)'}",
         **{name: lambda name=name: _present(name, folder) for name in DATASETS},  # type: ignore[misc]
     }
     groups = {"versions": versions, "machine": machine, "data": data}
-    return {group: {name: _told(tell) for name, tell in asked.items()} for group, asked in groups.items()}
+    return {group: {name: _find_out(fact) for name, fact in facts.items()} for group, facts in groups.items()}
 
 
-def _told(tell: Callable[[], str | None]) -> str | None:
+def _find_out(fact: Callable[[], str | None]) -> str | None:
     try:
-        return tell()
+        return fact()
     except Exception as error:
-        return f"cannot be told ({type(error).__name__}: {error})"
+        return f"unknown ({type(error).__name__}: {error})"
 
 
 def _version(package: str) -> str | None:

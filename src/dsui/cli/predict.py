@@ -1,4 +1,4 @@
-"""`dsui predict`: classes and uncertainties of image files, accepted or rejected at a calibrated threshold."""
+"""`dsui predict`: classes and uncertainties of image files; a calibrated threshold accepts or rejects them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli.choice import WrongUsage
-from dsui.cli.documents import plain
-from dsui.cli.options import Device, Json, Quiet, between_zero_and_one, given_path
+from dsui.cli.arguments import Device, Json, Quiet, check_positive_share, parse_path, select_device
+from dsui.cli.errors import UsageError
+from dsui.cli.output import to_json_value
 from dsui.errors import DsuiError, Stopped
 
 if TYPE_CHECKING:
@@ -25,79 +25,85 @@ if TYPE_CHECKING:
     from dsui.runs.threshold import Threshold
 
 PART = ".part"
-"""Ends the name of a file of predictions until it is whole."""
+"""Ends the name of a file of predictions until it is complete."""
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="Folder of a trained run.", metavar="RUN", parser=given_path)],
+    run: Annotated[Path, typer.Argument(help="Folder of a trained run.", metavar="RUN", parser=parse_path)],
     paths: Annotated[
-        list[Path], typer.Argument(help="Images, and folders of them at any depth.", metavar="PATH", parser=given_path)
+        list[Path],
+        typer.Argument(
+            help="Image files, and folders of them; folders are searched at any depth.",
+            metavar="PATH",
+            parser=parse_path,
+        ),
     ],
     coverage: Annotated[
         float | None,
         typer.Option(
-            callback=between_zero_and_one,
+            callback=check_positive_share,
             metavar="SHARE",
-            help="Accept this share of images like the training images: 0.95",
+            help="Accept about this share of images like the training images, as in 0.95.",
         ),
     ] = None,
     risk: Annotated[
         float | None,
         typer.Option(
-            callback=between_zero_and_one, metavar="SHARE", help="Accept as many as keep this share of wrong ones: 0.02"
+            callback=check_positive_share,
+            metavar="SHARE",
+            help="Accept as many as possible with at most this share of errors, as in 0.02.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", parser=given_path, help="Write to this file, .csv or .jsonl, instead of stdout."),
+        typer.Option(metavar="FILE", parser=parse_path, help="Write to this file, .csv or .jsonl, instead of stdout."),
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(min=1, metavar="NUMBER", help="Images in a forward pass, 128 by default.")
+        int | None, typer.Option(min=1, metavar="NUMBER", help="Images in a forward pass.  [default: 128]")
     ] = None,
     device: Device = "auto",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Predict images, and accept or reject them.
+    """Predict the classes of images, and accept or reject them.
 
-    Rows hold class, probability, uncertainty, log-density and decision, as CSV, or with --json JSON lines. A
-    file that cannot be read is a row that says why, and the exit status is then 1.
+    Prints a row for each image: class, probability, uncertainty, log-density and decision, as CSV or, with
+    --json, as JSON lines. The row of a file that cannot be read says why, and the exit status is then 1.
 
     Example: dsui predict runs/mine photos --coverage 0.95 --out predictions.csv
     """
     if coverage is not None and risk is not None:
-        raise WrongUsage("choose --coverage or --risk, not both.")
-    as_json = _is_json(out, as_json)
-    from dsui.cli.bars import Bars, notes
-    from dsui.cli.device import command_device
+        raise UsageError("choose --coverage or --risk, not both.")
+    as_json = _writes_json(out, as_json)
+    from dsui.cli.progress import ProgressBars, stderr_console
     from dsui.data.folder import image_files
     from dsui.deploy.predictor import BATCH, Predictor
     from dsui.deploy.rows import PredictionRow, rows
 
-    predictor = Predictor.load(run, command_device(device))
-    console = notes(quiet)
+    predictor = Predictor.load(run, select_device(device))
+    console = stderr_console(quiet)
     if coverage is not None or risk is not None:
-        console.print(_promise(predictor.threshold(coverage, risk)), soft_wrap=True)
+        console.print(_describe(predictor.threshold(coverage, risk)), soft_wrap=True)
     counts = _Counts()
     with ExitStack() as closing:
         closing.enter_context(warnings.catch_warnings())
-        warnings.filterwarnings("ignore", module="PIL")  # of odd files that can be read all the same
-        bar = closing.enter_context(Bars(console))
-        total = sum(1 for _ in image_files(paths)) if bar.live else None
+        warnings.filterwarnings("ignore", module="PIL")  # about odd files that it can read
+        bars = closing.enter_context(ProgressBars(console))
+        total = sum(1 for _ in image_files(paths)) if bars.live else None
         try:
-            with _written(out) as stream:
-                for found in rows(predictor, image_files(paths), batch or BATCH):
+            with _open_output(out) as stream:
+                for batch_rows in rows(predictor, image_files(paths), batch or BATCH):
                     header = [PredictionRow._fields] if counts.files == 0 else []
-                    _write_all(stream, _json(found) if as_json else _csv([*header, *found]))
+                    _write_all(stream, _to_json(batch_rows) if as_json else _to_csv([*header, *batch_rows]))
                     stream.flush()
-                    counts.add(found)
-                    bar.show("predicting", counts.files, total)
+                    counts.add(batch_rows)
+                    bars.update("predicting", counts.files, total)
                 if counts.files == 0:
                     raise DsuiError(
                         f"there is no image in {', '.join(map(str, paths))}; name images or folders of them."
                     )
         except KeyboardInterrupt as error:
-            where = "printed" if out is None else f"in {_beside(out)}"
+            where = "printed" if out is None else f"in {_part_file(out)}"
             kept = (
                 f" after {counts.files:,} files; their rows are {where}" if counts.files else " before the first file"
             )
@@ -111,11 +117,11 @@ class _Counts:
     def __init__(self) -> None:
         self.files = self.failed = self.accepted = self.rejected = 0
 
-    def add(self, found: list[PredictionRow]) -> None:
-        self.files += len(found)
-        self.failed += sum(row.error is not None for row in found)
-        self.accepted += sum(row.decision == "accept" for row in found)
-        self.rejected += sum(row.decision == "reject" for row in found)
+    def add(self, rows: list[PredictionRow]) -> None:
+        self.files += len(rows)
+        self.failed += sum(row.error is not None for row in rows)
+        self.accepted += sum(row.decision == "accept" for row in rows)
+        self.rejected += sum(row.decision == "reject" for row in rows)
 
     def summary(self) -> str:
         decided = f": {self.accepted:,} accepted, {self.rejected:,} rejected" if self.accepted + self.rejected else ""
@@ -123,59 +129,59 @@ class _Counts:
         return f"{predicted:,} {'image' if predicted == 1 else 'images'} predicted{decided}."
 
 
-def _promise(chosen: Threshold) -> str:
+def _describe(threshold: Threshold) -> str:
     return (
-        f"Accepting uncertainties up to {chosen.value:.4g}: {chosen.coverage:.1%} of the {chosen.images:,} calibration "
-        f"images, {chosen.risk:.1%} of those wrong."
+        f"Accepting uncertainties up to {threshold.value:.4g}: {threshold.coverage:.1%} of the {threshold.images:,} "
+        f"calibration images, {threshold.risk:.1%} of those wrong."
     )
 
 
-def _is_json(out: Path | None, as_json: bool) -> bool:
+def _writes_json(out: Path | None, as_json: bool) -> bool:
     ending = None if out is None else out.suffix.lower()
     if ending not in {None, ".csv", ".jsonl"} or (ending == ".csv" and as_json):
         wanted = "a file ending in .jsonl" if as_json else "a file ending in .csv or .jsonl"
-        raise WrongUsage(f"--out {out} has the wrong ending; name {wanted}.")
+        raise UsageError(f"--out {out} has the wrong ending; name {wanted}.")
     return as_json or ending == ".jsonl"
 
 
-def _beside(out: Path) -> Path:
+def _part_file(out: Path) -> Path:
     return out.with_name(out.name + PART)
 
 
 @contextmanager
-def _written(out: Path | None) -> Iterator[IO[bytes]]:
-    """Stdout, or a file beside `out` that takes its place when all went well, and else stays if anything is in it."""
+def _open_output(out: Path | None) -> Iterator[IO[bytes]]:
+    """Stdout, or a file beside `out` that replaces it at the end; after an error it stays unless it is empty."""
     if out is None:
         if sys.stdout is None:  # the shell closed it
             raise DsuiError("there is no stdout to print to; name a file with --out.")
         yield sys.stdout.buffer
         return
-    beside = _beside(out)
+    part = _part_file(out)
     try:
-        with beside.open("wb", buffering=0) as stream:  # a row is there whole or not at all
+        with part.open("wb", buffering=0) as stream:  # rows are written at once
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
-        beside.replace(out)
+        part.replace(out)
     except OSError as error:
         raise DsuiError(f"{out} cannot be written ({error.strerror}); choose another --out.") from error
     finally:
-        if beside.exists() and beside.stat().st_size == 0:
-            beside.unlink()
+        if part.exists() and part.stat().st_size == 0:
+            part.unlink()
 
 
 def _write_all(stream: IO[bytes], content: bytes) -> None:
-    """An unbuffered file may take a part of it where the disk is full, and says why only when given the rest."""
+    """On a full disk an unbuffered file accepts a part, and raises the error only when the rest is written."""
     rest = memoryview(content)
     while rest:
         rest = rest[stream.write(rest) :]
 
 
-def _csv(found: Iterable[Iterable[object]]) -> bytes:
+def _to_csv(rows: Iterable[Iterable[object]]) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(found)
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue().encode(errors="surrogateescape")
 
 
-def _json(found: Iterable[PredictionRow]) -> bytes:
-    return "".join(f"{json.dumps(plain(row._asdict()), allow_nan=False)}\n" for row in found).encode()
+def _to_json(rows: Iterable[PredictionRow]) -> bytes:
+    return "".join(f"{json.dumps(to_json_value(row._asdict()), allow_nan=False)}\n" for row in rows).encode()

@@ -1,4 +1,4 @@
-"""`dsui report`: one page about trained runs."""
+"""`dsui report`: one HTML page about trained runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli import documents
-from dsui.cli.choice import WrongUsage, data_set, listed
-from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, given_path
+from dsui.cli import names
+from dsui.cli.arguments import (
+    Device,
+    Json,
+    KeepOutputs,
+    Quiet,
+    Root,
+    SkipBad,
+    check_dataset,
+    parse_path,
+    select_device,
+    split_names,
+)
+from dsui.cli.errors import UsageError
+from dsui.cli.names import completion
+from dsui.cli.output import print_json
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
@@ -17,13 +30,25 @@ if TYPE_CHECKING:
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.", metavar="RUN", parser=given_path)],
-    out: Annotated[Path, typer.Option(metavar="FILE", parser=given_path, help="The page.")] = Path("report.html"),
+    runs: Annotated[list[Path], typer.Argument(help="Folders of trained runs.", metavar="RUN", parser=parse_path)],
+    out: Annotated[Path, typer.Option(metavar="FILE", parser=parse_path, help="Where to write the page.")] = Path(
+        "report.html"
+    ),
     figures: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", parser=given_path, help="Also write every figure there, as SVG and PNG."),
+        typer.Option(
+            metavar="FOLDER", parser=parse_path, help="Also write every figure into this folder, as SVG and PNG."
+        ),
     ] = None,
-    foreign: Foreign = "",
+    foreign: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Data sets of images unlike the training images, as in svhn,folder:PATH, the most important one "
+            "first.  [default: those the runs were evaluated with]",
+            autocompletion=completion(names.foreign),
+        ),
+    ] = "",
     title: Annotated[str, typer.Option(metavar="TEXT", help="Heading of the page.")] = "",
     root: Root = None,
     device: Device = "auto",
@@ -34,52 +59,52 @@ def report(
 ) -> None:
     """Write one self-contained HTML page about trained runs.
 
-    It holds tables, figures, images and settings. Of several foreign sets the first is shown
-    first; by default they are those the runs were evaluated with.
+    It holds tables, figures, images and settings.
 
     Example: dsui report runs/cifar10-* --out report.html
     """
-    names = [data_set(name) for name in listed(foreign)] if foreign else []
+    foreign_sets = [check_dataset(name) for name in split_names(foreign)] if foreign else []
 
-    from dsui.cli.bars import Bars, notes
-    from dsui.cli.device import command_device
+    from dsui.cli.progress import ProgressBars, stderr_console
     from dsui.report.assembly import sections
     from dsui.report.page import page, write_figures, write_page
     from dsui.runs.model import run_facts
 
-    place = command_device(device)
+    torch_device = select_device(device)
     facts = [run_facts(run) for run in {run.resolve(): run for run in runs}.values()]
-    _check(out, names, root)
-    with Bars(notes(quiet)) as bar:
-        made = sections(
+    _check_paths(out, foreign_sets, root)
+    with ProgressBars(stderr_console(quiet)) as bars:
+        parts = sections(
             facts,
-            place,
-            foreign=names,
+            torch_device,
+            foreign=foreign_sets,
             root=root,
             skip_bad=skip_bad,
             keep=cache,
-            progress=bar.show,
-            warn=bar.say,
+            progress=bars.update,
+            warn=bars.note,
         )
-        html = page(title or _title(facts), _lead(facts), made)
-        written = [] if figures is None else write_figures(figures, made)
+        html = page(title or _title(facts), _lead(facts), parts)
+        written = [] if figures is None else write_figures(figures, parts)
     write_page(out, html)
     size = len(html.encode())
     if as_json:
-        documents.show({"page": out, "bytes": size, "figures": written})
+        print_json({"page": out, "bytes": size, "figures": written})
     elif not quiet:
-        beside = "" if figures is None else f", and its figures to {figures}"
-        typer.echo(f"Wrote {out} ({size / 1e6:.1f} MB){beside}.")
+        and_figures = "" if figures is None else f", and its figures to {figures}"
+        typer.echo(f"Wrote {out} ({size / 1e6:.1f} MB){and_figures}.")
 
 
-def _check(out: Path, foreign: list[str], root: Path | None) -> None:
-    """Find wrong places before any work is done."""
+def _check_paths(out: Path, foreign: list[str], root: Path | None) -> None:
+    """Find a wrong --out and missing data sets before any work is done."""
     from dsui.data.registry import check_present
 
-    if not out.absolute().parent.is_dir() or out.is_dir():
-        raise DsuiError(f"{out} cannot be written, for want of its folder or because it is one; choose another --out.")
+    if out.is_dir():
+        raise DsuiError(f"{out} cannot be written, because it is a folder; choose another --out.")
+    if not out.absolute().parent.is_dir():
+        raise DsuiError(f"{out} cannot be written, because its folder does not exist; choose another --out.")
     if out.suffix.lower() not in {".html", ".htm", ""}:
-        raise WrongUsage(f"the page is HTML and --out {out} is named otherwise; choose {out.with_suffix('.html')}.")
+        raise UsageError(f"the page is HTML, but --out is {out}; name it {out.with_suffix('.html')}.")
     for name in foreign:
         check_present(name, root)
 

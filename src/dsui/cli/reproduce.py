@@ -1,4 +1,4 @@
-"""`dsui reproduce`: a table or figure of the paper, or a grid of one's own, end to end."""
+"""`dsui reproduce`: a table or figure of the paper, or any other grid, from training to table."""
 
 from __future__ import annotations
 
@@ -10,15 +10,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli import documents, names
-from dsui.cli.choice import known
-from dsui.cli.formats import Form, Format, check_form
+from dsui.cli import names
+from dsui.cli.arguments import (
+    DEVICES,
+    MODES,
+    Device,
+    Json,
+    Quiet,
+    Root,
+    StepMode,
+    check_name,
+    check_outside_images,
+    parse_path,
+    select_device,
+)
 from dsui.cli.names import completion
-from dsui.cli.options import DEVICES, MODES, Device, Json, Quiet, Root, Steps, given_path
+from dsui.cli.output import Format, TableFormat, check_format, print_json
 from dsui.errors import DsuiError, Stopped
 
 if TYPE_CHECKING:
-    from dsui.cli.study_screen import StudyScreen
+    from dsui.cli.reproduce_progress import StudyProgress
     from dsui.experiments.study import Job, Study
 
 ENGINES = ("local", "slurm", "ray")
@@ -30,71 +41,78 @@ def reproduce(
         str,
         typer.Argument(
             metavar="GRID",
-            help=f"{', '.join(names.grids())}, or a YAML file of one's own.",
+            help=f"{', '.join(names.grids())}, or your own YAML file.",
             autocompletion=completion(names.grids),
         ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", parser=given_path, help="Where the study is kept; studies/GRID by default."),
+        typer.Option(metavar="FOLDER", parser=parse_path, help="Where to keep the study.  [default: studies/GRID]"),
     ] = None,
     root: Root = None,
     runs: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            parser=given_path,
-            help="Where the trained runs are kept, OUT/runs by default; studies may share one.",
+            parser=parse_path,
+            help="Where to keep the trained runs; several studies may share them.  [default: OUT/runs]",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells, their state and time; run none.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the cells with their states and times, and run none.")
+    ] = False,
     workers: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="Processes at a time, each on the next GPU.")
+        int, typer.Option(min=1, metavar="NUMBER", help="Number of processes; GPUs are assigned in turn.")
     ] = 1,
     engine: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="local: here; slurm: write an array job; ray: on a cluster.",
+            help="local: run here; slurm: write an array job; ray: run on a Ray cluster.",
             autocompletion=completion(lambda: ENGINES),
         ),
     ] = "local",
     only: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=NAMES", help="Run these cells only, as in method=dsui or data=cifar10,svhn; may be repeated."
+            metavar="KEY=NAMES", help="Run only these cells, as in method=dsui or data=cifar10,svhn; may be repeated."
         ),
     ] = None,
-    seeds: Annotated[str, typer.Option(metavar="NUMBERS", help="Run these seeds only: 0,1")] = "",
+    seeds: Annotated[str, typer.Option(metavar="NUMBERS", help="Run only these seeds, as in 0,1.")] = "",
     device: Device = "auto",
-    mode: Steps = "auto",
+    mode: StepMode = "auto",
     cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Keep the outputs in the folders of the runs; they are large.")
+        bool,
+        typer.Option(
+            "--cache/--no-cache", help="Keep the network's outputs in the run folders, to reuse them; they are large."
+        ),
     ] = False,
-    quoted: Annotated[bool, typer.Option("--published/--no-published", help="The paper's own figures below.")] = True,
-    form: Form = Format.terminal,
+    published: Annotated[
+        bool, typer.Option("--published/--no-published", help="Add the figures printed in the paper.")
+    ] = True,
+    table_format: TableFormat = Format.terminal,
     as_json: Json = False,
     quiet: Quiet = False,
     keys: Annotated[str, typer.Option("--cell", hidden=True, help="Run these cells here and print no table.")] = "",
 ) -> None:
     """Reproduce a table or figure of the paper, or any other grid.
 
-    Every cell is trained and evaluated, then the table printed; stopped at any moment, it goes on.
+    A grid is a list of cells. Each cell is trained and evaluated, then the table is printed. You can stop it at any
+    moment; the same command continues.
 
     Example: dsui reproduce digits --out studies/digits
     """
-    check_form(form, None, as_json)
-    known("engine", engine, ENGINES)
-    known("device", device, DEVICES)
-    known("mode", mode, MODES)
-    if not name.lower().endswith((".yaml", ".yml")):
-        known("grid", name, (*names.grids(), "FILE.yaml"))
+    check_format(table_format, None, as_json)
+    check_name("engine", engine, ENGINES)
+    check_name("device", device, DEVICES)
+    check_name("mode", mode, MODES)
+    if not _is_file(name):
+        check_name("grid", name, (*names.grids(), "FILE.yaml"))
 
-    from dsui.cli.device import command_device
-    from dsui.cli.study_cells import counted, filtered, named, states
-    from dsui.cli.study_output import show_document, show_list, show_results
-    from dsui.cli.study_screen import StudyScreen
-    from dsui.experiments.cell_run import Conditions
+    from dsui.cli.reproduce_cells import cell_states, cells_by_key, count_states, select_cells
+    from dsui.cli.reproduce_output import print_cells, print_results, print_results_json
+    from dsui.cli.reproduce_progress import StudyProgress
+    from dsui.experiments.cell_run import RunContext
     from dsui.experiments.figure_points import require_packages
     from dsui.experiments.grid_file import load_grid
     from dsui.experiments.study import Study
@@ -102,56 +120,79 @@ def reproduce(
 
     grid = load_grid(name)
     study = Study(grid, out or Path("studies") / grid.name, root, runs)
-    wanted = named(study, keys) if keys else filtered(grid, only or [], seeds)
-    jobs = study.jobs(wanted)
+    _check_outside_images(study)
+    cells = cells_by_key(study, keys) if keys else select_cells(grid, only or [], seeds)
+    jobs = study.jobs(cells)
     if dry_run:
-        found = states(study, wanted, jobs)
+        states = cell_states(study, cells, jobs)
         if as_json:
-            documents.show({"study": study.out, "cells": [cell._asdict() for cell in found]})
+            print_json({"study": study.out, "cells": [cell._asdict() for cell in states]})
         else:
-            show_list(study, wanted, found, workers)
+            print_cells(study, cells, states, workers)
         return
-    command = _command(name, study, device, mode, cache)
+    command = _job_command(name, study, device=device, mode=mode, cache=cache)
     if engine == "slurm":
-        _write_script(study, jobs, command, device != "cpu", as_json)
+        _write_script(study, jobs, command, gpu=device != "cpu", as_json=as_json)
         return
     require_packages(cell.figure for job in jobs for cell in job)
-    place = command_device(device)
+    torch_device = select_device(device)
     try:
-        with StudyScreen(study, jobs, collects=not keys, quiet=quiet) as screen:
+        with StudyProgress(study, jobs, collects=not keys, quiet=quiet) as progress:
             if engine == "local" and workers == 1:
-                screen.run(jobs, Conditions(root, place, cache, screen, screen.images, screen.say, MODES[mode]))
+                context = RunContext(
+                    root=root,
+                    device=torch_device,
+                    keep_outputs=cache,
+                    reporter=progress,
+                    progress=progress.update,
+                    warn=progress.note,
+                    mode=MODES[mode],
+                )
+                progress.run(jobs, context)
             else:
-                _delegate(jobs, command, engine, workers, screen)
+                _run_in_other_processes(jobs, command, engine, workers, progress)
     except (InterruptedRun, KeyboardInterrupt) as stop:
-        done = sum(map(study.done, wanted))
+        done = sum(map(study.done, cells))
         raise Stopped(
-            f"stopped with {done} of {len(wanted)} cells done and nothing lost; go on with the same command "
+            f"stopped with {done} of {len(cells)} cells done and nothing lost; the same command continues "
             f"(study folder {study.out})."
         ) from stop
-    found = states(study, wanted, ())
+    states = cell_states(study, cells, ())
     if as_json:
-        show_document(study, found, quoted)
+        print_results_json(study, states, published=published)
     elif not keys:
-        show_results(study, wanted, form, quoted, quiet)
-    if not all(map(study.done, wanted)):
-        raise DsuiError(f"cells are left ({counted(found)}); --dry-run tells why, and the same command tries again.")
+        print_results(study, cells, table_format, published=published, quiet=quiet)
+    if not all(map(study.done, cells)):
+        raise DsuiError(
+            f"cells are left ({count_states(states)}); --dry-run says why, and the same command tries again."
+        )
 
 
-def _delegate(jobs: Sequence[Job], command: Sequence[str], engine: str, workers: int, screen: StudyScreen) -> None:
-    """Let other processes carry out the jobs."""
-    from dsui.cli.study_screen import LOGS
-    from dsui.experiments.engines import several_processes, with_ray
+def _check_outside_images(study: Study) -> None:
+    """A study or a run among the images of folder:PATH would be taken for one of their classes."""
+    datasets = {name for cell in study.grid.cells for name in (cell.config.data, cell.config.outliers) if name}
+    for data in sorted(datasets):
+        check_outside_images("--out", study.out, data)
+        check_outside_images("--runs", study.runs, data)
 
-    logs, begins = screen.study.out / LOGS, screen.study.forget
+
+def _run_in_other_processes(
+    jobs: Sequence[Job], command: Sequence[str], engine: str, workers: int, progress: StudyProgress
+) -> None:
+    from dsui.cli.reproduce_progress import LOGS
+    from dsui.experiments.engines import run_in_processes, run_with_ray
+
+    logs, clear_failures = progress.study.out / LOGS, progress.study.clear_failures
     if engine == "ray":
-        with_ray(jobs, command, logs, screen.ended, begins=begins)
-    elif not several_processes(jobs, command, workers, logs, screen.ended, begins=begins):
+        run_with_ray(jobs, command, logs=logs, job_finished=progress.job_finished, job_starts=clear_failures)
+    elif not run_in_processes(
+        jobs, command, workers, logs=logs, job_finished=progress.job_finished, job_starts=clear_failures
+    ):
         raise KeyboardInterrupt
 
 
-def _write_script(study: Study, jobs: Sequence[Job], command: Sequence[str], gpu: bool, as_json: bool) -> None:
-    from dsui.cli.study_screen import LOGS
+def _write_script(study: Study, jobs: Sequence[Job], command: Sequence[str], *, gpu: bool, as_json: bool) -> None:
+    from dsui.cli.reproduce_progress import LOGS
     from dsui.experiments.engines import slurm_script
 
     if not jobs:
@@ -160,19 +201,24 @@ def _write_script(study: Study, jobs: Sequence[Job], command: Sequence[str], gpu
     (out / LOGS).mkdir(parents=True, exist_ok=True)
     study.write(SCRIPT, slurm_script(study.grid.name, jobs, command, out / LOGS, gpu))
     if as_json:
-        documents.show({"study": study.out, "script": out / SCRIPT, "tasks": len(jobs)})
+        print_json({"study": study.out, "script": out / SCRIPT, "tasks": len(jobs)})
         return
     typer.echo(
         f"{out / SCRIPT} holds {len(jobs)} task{'s' * (len(jobs) > 1)}. "
-        "Submit it, and for the table repeat this without --engine slurm:"
+        "Submit it, and for the table repeat this command without --engine slurm:"
     )
     typer.echo(f"sbatch {shlex.quote(str(out / SCRIPT))}")
 
 
-def _command(name: str, study: Study, device: str, mode: str, cache: bool) -> list[str]:
-    """This study from any folder; `--cell` is to follow."""
-    grid = str(Path(name).expanduser().absolute()) if name.lower().endswith((".yaml", ".yml")) else name
+def _is_file(name: str) -> bool:
+    """Whether GRID names a file, not a grid that comes with dsui."""
+    return name.lower().endswith((".yaml", ".yml"))
+
+
+def _job_command(name: str, study: Study, *, device: str, mode: str, cache: bool) -> list[str]:
+    """The command for one job of this study, which works in any folder; `--cell KEYS` is still to be added."""
+    grid = str(Path(name).expanduser().absolute()) if _is_file(name) else name
     folders = {"--out": study.out, "--runs": study.runs, "--root": study.root}
-    placed = [part for option, path in folders.items() if path is not None for part in (option, str(path.absolute()))]
-    kept = ["--cache"] if cache else []
-    return [sys.executable, "-m", "dsui", "reproduce", grid, *placed, "--device", device, "--mode", mode, *kept]
+    paths = [part for option, path in folders.items() if path is not None for part in (option, str(path.absolute()))]
+    keep = ["--cache"] if cache else []
+    return [sys.executable, "-m", "dsui", "reproduce", grid, *paths, "--device", device, "--mode", mode, *keep]

@@ -1,4 +1,4 @@
-"""`dsui threshold`: what accepting by coverage or by risk would do to test images, foreign images and noise."""
+"""`dsui threshold`: what a threshold by coverage or by risk accepts of test images, foreign images and noise."""
 
 from __future__ import annotations
 
@@ -7,41 +7,55 @@ from typing import Annotated
 
 import typer
 
-from dsui.cli.choice import WrongUsage, foreign_sets, listed
-from dsui.cli.formats import Form, Format, TableFile, check_form, formatted
-from dsui.cli.options import Device, Foreign, Json, KeepOutputs, Quiet, Root, SkipBad, given_path
+from dsui.cli.arguments import (
+    Device,
+    Foreign,
+    Json,
+    KeepOutputs,
+    Quiet,
+    Root,
+    SkipBad,
+    parse_foreign,
+    parse_path,
+    select_device,
+    split_names,
+)
+from dsui.cli.errors import UsageError
+from dsui.cli.output import Format, TableFile, TableFormat, check_format, write_table
 
 COVERAGES, RISKS = "0.8,0.9,0.95,0.99", "0.01,0.02,0.05"
 
 
 def threshold(
-    run: Annotated[Path, typer.Argument(help="Folder of a trained run.", metavar="RUN", parser=given_path)],
+    run: Annotated[Path, typer.Argument(help="Folder of a trained run.", metavar="RUN", parser=parse_path)],
     coverage: Annotated[
-        str, typer.Option(metavar="SHARES", help="Accepted shares of images like the training images.")
+        str, typer.Option(metavar="SHARES", help="Shares to accept of images like the training images.")
     ] = COVERAGES,
-    risk: Annotated[str, typer.Option(metavar="SHARES", help="Shares of wrong ones among the accepted.")] = RISKS,
+    risk: Annotated[
+        str, typer.Option(metavar="SHARES", help="Shares of errors to allow among the accepted images.")
+    ] = RISKS,
     foreign: Foreign = "",
     root: Root = None,
     device: Device = "auto",
     skip_bad: SkipBad = False,
     cache: KeepOutputs = True,
     out: TableFile = None,
-    form: Form = Format.terminal,
+    table_format: TableFormat = Format.terminal,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """What would a threshold accept of test images, foreign images and noise?
+    """Show what different thresholds accept and reject.
 
-    A line for each threshold that `dsui predict` could be given.
+    For each --coverage and --risk: how many test images, foreign images and noise images are accepted, and how many of
+    the accepted test images are wrong. It helps to choose a threshold for `dsui predict`.
 
     Example: dsui threshold runs/mine --coverage 0.9,0.95
     """
-    check_form(form, out, as_json)
-    coverages, risks = _shares("--coverage", coverage), _shares("--risk", risk)
-    others = foreign_sets(foreign)
+    check_format(table_format, out, as_json)
+    coverages, risks = _parse_shares("--coverage", coverage), _parse_shares("--risk", risk)
+    foreign_names = parse_foreign(foreign)
 
-    from dsui.cli.bars import Bars, notes
-    from dsui.cli.device import command_device
+    from dsui.cli.progress import ProgressBars, stderr_console
     from dsui.deploy.threshold_effects import Criterion, largest_accepted, set_uncertainties
     from dsui.evaluation.evaluate import open_evaluation
     from dsui.report.threshold_table import threshold_table
@@ -52,47 +66,48 @@ def threshold(
     calibration = stored_calibration(facts)
     calibration.check()
     with (
-        Bars(notes(quiet)) as bar,
+        ProgressBars(stderr_console(quiet)) as bars,
         open_evaluation(
             facts,
-            command_device(device),
+            select_device(device),
             root=root,
             skip_bad=skip_bad,
             keep_outputs=cache,
-            progress=bar.show,
-            warn=bar.say,
+            progress=bars.update,
+            warn=bars.note,
         ) as evaluation,
     ):
         sources = evaluation.sources
         needed = {"test": sources.own()}
-        needed |= {name: sources.foreign(name) for name in (sources.foreign_names() if others is None else others)}
+        for name in sources.foreign_names() if foreign_names is None else foreign_names:
+            needed[name] = sources.foreign(name)
         needed["noise"] = sources.noise()
         image_sets = {
             name: set_uncertainties(evaluation.outputs(source), calibration.reference, in_domain=name == "test")
             for name, source in needed.items()
         }
         for sentence in sources.left_out_notes():
-            bar.say(sentence)
+            bars.note(sentence)
     criteria = [*(Criterion(share) for share in coverages), *(Criterion(risk=share) for share in risks), Criterion()]
     limits = [largest_accepted(calibration, criterion) for criterion in criteria]
     title = f"{facts.name}: what thresholds accept"
     table = threshold_table(title, limits, image_sets, len(calibration.uncertainties))
     if as_json:
-        formatted(table, Format.json, None)
+        write_table(table, Format.json, None)
     if out is not None or not as_json:
-        formatted(table, form, out)
+        write_table(table, table_format, out)
 
 
-def _shares(option: str, text: str) -> list[float]:
-    """Of an empty text none."""
-    return [_share(option, word) for word in listed(text) if word]
+def _parse_shares(option: str, text: str) -> list[float]:
+    """The numbers in "0.9,0.95"; none for an empty text."""
+    return [_parse_share(option, number) for number in split_names(text) if number]
 
 
-def _share(option: str, word: str) -> float:
+def _parse_share(option: str, text: str) -> float:
     try:
-        share = float(word)
+        share = float(text)
     except ValueError:
         share = 0.0
     if not 0 < share < 1:
-        raise WrongUsage(f"{option}: {word!r} is no share between 0 and 1; write them as 0.9,0.95.")
+        raise UsageError(f"{option}: {text!r} is not a share between 0 and 1; write shares as 0.9,0.95.")
     return share

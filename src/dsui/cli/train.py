@@ -8,10 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli import before_training, documents, names
-from dsui.cli.choice import FOLDER, WrongUsage, data_set, known, typed
+from dsui.cli import names, train_checks
+from dsui.cli.arguments import (
+    FOLDER,
+    MODES,
+    Device,
+    Json,
+    Quiet,
+    Root,
+    SkipBad,
+    StepMode,
+    check_name,
+    check_outside_images,
+    check_share,
+    parse_path,
+    select_device,
+)
+from dsui.cli.errors import UsageError, as_usage_errors
 from dsui.cli.names import completion
-from dsui.cli.options import MODES, Device, Json, Quiet, Root, SkipBad, Steps, below_one, given_path
+from dsui.cli.output import print_json
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
@@ -22,37 +37,47 @@ def train(
     data: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="A name of `dsui data list`, or folder:PATH.", autocompletion=completion(names.data)
+            metavar="NAME",
+            help="A data set of `dsui data list`, or folder:PATH for your own images.",
+            autocompletion=completion(names.data),
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", parser=given_path, help="Where the run is kept.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", parser=parse_path, help="Where to keep the run.")],
     method: Annotated[
         str,
-        typer.Option(metavar="NAME", help=f"{', '.join(names.methods())}.", autocompletion=completion(names.methods)),
+        typer.Option(
+            metavar="NAME", help=f"One of {', '.join(names.methods())}.", autocompletion=completion(names.methods)
+        ),
     ] = "dsui",
     backbone: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help=f"{', '.join(names.backbones())}.", autocompletion=completion(names.backbones)
+            metavar="NAME", help=f"One of {', '.join(names.backbones())}.", autocompletion=completion(names.backbones)
         ),
     ] = "resnet18",
     recipe: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help=f"{', '.join(names.recipes())}, or a YAML file.",
+            help=f"Training settings: {', '.join(names.recipes())}, or a YAML file.",
             autocompletion=completion(names.recipes),
         ),
     ] = "paper",
     seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, metavar="NUMBER", help="Of weights, order, augmentation and dropout.")
+        int,
+        typer.Option(
+            min=0,
+            max=2**32 - 1,
+            metavar="NUMBER",
+            help="Seed of the initial weights, the order of the images, augmentation and dropout.",
+        ),
     ] = 0,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Change a setting of recipe or method, as in epochs=3; may be repeated.",
+            help="Change a setting of the recipe or the method, as in epochs=3; may be repeated.",
             autocompletion=completion(names.settings),
         ),
     ] = None,
@@ -61,43 +86,47 @@ def train(
         typer.Option(
             "--known",
             metavar="CLASSES",
-            help="Train on some classes only: neal-0 .. neal-4, arpl-0 .. arpl-4, or 0,2,5.",
+            help="Train on some of the classes only: neal-0 .. neal-4, arpl-0 .. arpl-4, or numbers as in 0,2,5.",
         ),
     ] = None,
     outliers: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Foreign training images, for methods that learn from them.",
+            help="Data set of foreign training images, for methods that learn from them.",
             autocompletion=completion(names.data),
         ),
     ] = None,
     calibration: Annotated[
         float | None,
         typer.Option(
-            callback=below_one,
+            callback=check_share,
             metavar="SHARE",
-            help="Of the training images, set aside for the thresholds of `dsui predict` or to select by; by default "
-            "0.1 for folder:PATH, else 0.",
+            help="Share of the training images to hold out: `dsui predict` sets its thresholds on them, and a model "
+            "can be selected on them.  [default: 0.1 for folder:PATH, else 0]",
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     root: Root = None,
-    side: Annotated[
+    size: Annotated[
         int | None,
-        typer.Option("--size", min=1, metavar="PIXELS", help="folder:PATH: side of the images, 32 by default."),
+        typer.Option(min=1, metavar="PIXELS", help="For folder:PATH: resize the images to this side.  [default: 32]"),
     ] = None,
-    colours: Annotated[
+    channels: Annotated[
         int | None,
-        typer.Option("--channels", metavar="NUMBER", help="folder:PATH: 1 for grey, 3 for colour, the default."),
+        typer.Option(metavar="NUMBER", help="For folder:PATH: 1 for grey, 3 for colour.  [default: 3]"),
     ] = None,
     skip_bad: SkipBad = False,
     device: Device = "auto",
-    mode: Steps = "auto",
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="The same bits on every run; slower.")] = False,
-    sync_norms: Annotated[bool, typer.Option(help="Several processes: batch norm over all of them.")] = True,
+    mode: StepMode = "auto",
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Give bit-identical weights every time; slower.")
+    ] = False,
+    sync_norms: Annotated[
+        bool, typer.Option(help="With several processes: batch norm over the images of all of them.")
+    ] = True,
     checkpoint_seconds: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="Shortest time between checkpoints, 60 by default.")
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Least time between two checkpoints.  [default: 60]")
     ] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write the log for TensorBoard.")] = False,
     as_json: Json = False,
@@ -105,24 +134,25 @@ def train(
 ) -> None:
     """Train a method on a data set.
 
-    Stopped at any moment, it goes on with --resume.
+    You can stop it at any moment and continue with --resume.
 
     Example: dsui train --data cifar10 --recipe paper --out runs/cifar10-0
     """
-    known("method", method, names.methods())
-    known("backbone", backbone, names.backbones())
-    known("mode", mode, MODES)
+    check_name("method", method, names.methods())
+    check_name("backbone", backbone, names.backbones())
+    check_name("mode", mode, MODES)
     if not recipe.lower().endswith((".yaml", ".yml")):
-        known("recipe", recipe, (*names.recipes(), "FILE.yaml"))
-    data = _named(data, outliers, folder_options=side is not None or colours is not None or skip_bad)
-    before_training.check_apart(data, out)
-    shape = (32 if side is None else side, 3 if colours is None else colours)
-    assigned = dict(_assignment(setting) for setting in settings or [])
+        check_name("recipe", recipe, (*names.recipes(), "FILE.yaml"))
+    train_checks.check_data(data, outliers, folder_options=size is not None or channels is not None or skip_bad)
+    data = train_checks.without_slash(data)
+    for name in filter(None, (data, outliers)):
+        check_outside_images("--out", out, name)
+    folder_shape = (32 if size is None else size, 3 if channels is None else channels)
+    overrides = dict(_parse_setting(setting) for setting in settings or [])
 
     import torch
 
-    from dsui.cli.device import command_device
-    from dsui.cli.training_screen import TrainingScreen, WithTensorBoard
+    from dsui.cli.train_progress import TensorBoardReporter, TrainingProgress
     from dsui.runs.checkpoint import SHORTEST_PAUSE
     from dsui.runs.config import RunConfig
     from dsui.runs.folder import CONFIG
@@ -131,29 +161,28 @@ def train(
     from dsui.training.distributed import joined
     from dsui.training.loop import fit
 
-    kind = command_device(device).type
+    device_type = select_device(device).type
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = not deterministic
-    with typed():
-        overrides, options = method_options(method, assigned)
-        chosen = load_recipe(recipe, data, overrides)
-    resume = resume or _restarted(out / CONFIG)
-    with joined(kind) as world:
-        whole = _images(data, root, *shape, skip_bad)
-        has_test = before_training.has_test(data)
-        foreign = None if outliers is None else _images(outliers, root, *shape, skip_bad)
-        channels, size = whole.shape[:2]
+    with as_usage_errors():
+        recipe_overrides, options = method_options(method, overrides)
+        loaded_recipe = load_recipe(recipe, data, recipe_overrides)
+    resume = resume or _is_restarted(out / CONFIG)
+    with joined(device_type) as world:
+        whole = _load_images(data, root, *folder_shape, skip_bad)
+        has_test = train_checks.has_test_images(data)
+        foreign = None if outliers is None else _load_images(outliers, root, *folder_shape, skip_bad)
         share = calibration if calibration is not None else usual_share(data)
         config = RunConfig(
             data=data,
             backbone=backbone,
             method=method,
             seed=seed,
-            size=size,
-            channels=channels,
-            recipe=chosen,
+            size=whole.shape[1],
+            channels=whole.shape[0],
+            recipe=loaded_recipe,
             options=options,
             outliers=outliers,
             known=known_classes,
@@ -162,17 +191,16 @@ def train(
         )
         images = training_images(config, whole)
         if world.leader and not quiet:
-            before_training.tell(config, whole, images, has_test, kind)
+            train_checks.print_notes(config, whole, images, has_test=has_test, device=device_type)
         held_out = None if share == 0 else held_out_images(config, whole)
-        place = torch.device(kind, world.local_rank) if kind == "cuda" else torch.device("cpu")
-        with TrainingScreen(quiet or not world.leader, chosen.epochs) as screen:
+        with TrainingProgress(quiet or not world.leader, loaded_recipe.epochs) as progress:
             fit(
                 config,
                 images,
                 out,
-                place,
+                torch.device(device_type, world.local_rank) if device_type == "cuda" else torch.device("cpu"),
                 world,
-                WithTensorBoard(screen, out) if tensorboard and world.leader else screen,
+                TensorBoardReporter(progress, out) if tensorboard and world.leader else progress,
                 resume=resume,
                 mode=MODES[mode],
                 sync_norms=sync_norms,
@@ -181,26 +209,28 @@ def train(
                 held_out=held_out,
             )
         if world.leader and as_json:
-            documents.show(_trained(config, out))
+            print_json(_summary(config, out))
         elif world.leader and not quiet:
-            typer.echo(_told(out, has_test))
+            typer.echo(_closing_sentence(out, has_test))
 
 
-def _told(out: Path, has_test: bool) -> str:
-    """What a person wants to know of a finished run, and to do next."""
-    held = _held_out(out)
-    right = f"{held['accuracy']:.1%} of {held['images']:,} held-out images are right; " if held else ""
-    then = f"evaluate {out}" if has_test else f"evaluate {out} --on held-out" if held else f"predict {out} IMAGES"
-    return f"Trained; {right}the weights are in {out / 'model.safetensors'}. Next: dsui {then}"
+def _closing_sentence(out: Path, has_test: bool) -> str:
+    """How well the finished run does, where it is, and what to do next."""
+    held_out = _held_out_accuracy(out)
+    accuracy = f"{held_out['accuracy']:.1%} of {held_out['images']:,} held-out images are right; " if held_out else ""
+    command = (
+        f"evaluate {out}" if has_test else f"evaluate {out} --on held-out" if held_out else f"predict {out} IMAGES"
+    )
+    return f"Trained; {accuracy}the weights are in {out / 'model.safetensors'}. Next: dsui {command}"
 
 
-def _trained(config: RunConfig, out: Path) -> dict[str, object]:
-    """What a program wants to know of a finished run; the figures are those of its last epoch."""
+def _summary(config: RunConfig, out: Path) -> dict[str, object]:
+    """A finished run, for --json; the figures are those of its last epoch."""
     from dsui.runs.folder import LOG, WEIGHTS
     from dsui.runs.log import read_log
 
     rows = read_log(out / LOG).rows
-    last = rows[-1] if rows else {}  # of a run whose log was deleted
+    last = rows[-1] if rows else {}  # the user may have deleted the log
     figures = {name: value for name, value in last.items() if name not in {"epoch", "step", "seconds"}}
     return {
         "run": out,
@@ -213,12 +243,12 @@ def _trained(config: RunConfig, out: Path) -> dict[str, object]:
         "epochs": config.recipe.epochs,
         "seconds": round(sum(row["seconds"] for row in rows), 3),
         "figures": figures,
-        "held_out": _held_out(out),
+        "held_out": _held_out_accuracy(out),
     }
 
 
-def _held_out(out: Path) -> dict[str, float] | None:
-    """How many images a finished run held out, and the share it is right about; None of a run that held none out."""
+def _held_out_accuracy(out: Path) -> dict[str, float] | None:
+    """The number of images that a finished run held out and its accuracy on them; None if it held none out."""
     from dsui.runs.calibration import CALIBRATION, Calibration
     from dsui.runs.folder import WEIGHTS
     from dsui.runs.weights import read_metadata
@@ -227,37 +257,12 @@ def _held_out(out: Path) -> dict[str, float] | None:
     return {"images": len(errors), "accuracy": 1 - errors.double().mean().item()} if len(errors) else None
 
 
-def _restarted(config: Path) -> bool:
-    """torchrun started the job again after a process died: the same command then means to go on."""
+def _is_restarted(config: Path) -> bool:
+    """Whether torchrun started the job again after a process died: the same command then continues the run."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 and config.exists()
 
 
-def _named(data: str, outliers: str | None, folder_options: bool) -> str:
-    """The data set as the run calls it: folder:PATH for folder:PATH/ as well."""
-    named = [name for name in (data, outliers) if name is not None]
-    for name in named:
-        data_set(name)
-    if folder_options and not any(name.startswith(FOLDER) for name in named):
-        raise WrongUsage(f"--size, --channels and --skip-bad are for folder:PATH; {data} is as it was published.")
-    if outliers is not None and not outliers.startswith(FOLDER):
-        from dsui.data.registry import dataset_info, or_folder
-
-        if "train" not in dataset_info(outliers).splits:
-            advice = f"name another set{or_folder(outliers)}"
-            raise WrongUsage(f"--outliers {outliers}: it has no training images; {advice}.")
-    if outliers is not None and _place(outliers) == _place(data):
-        raise WrongUsage(
-            f"--outliers {outliers}: its images are not foreign to a network trained on them; name others."
-        )
-    return data.rstrip("/") if data.startswith(FOLDER) and data.rstrip("/") != FOLDER else data
-
-
-def _place(name: str) -> str:
-    """A data set's name, or where a folder lies, however it is spelled."""
-    return os.path.realpath(os.path.expanduser(name.removeprefix(FOLDER))) if name.startswith(FOLDER) else name
-
-
-def _images(data: str, root: Path | None, size: int, channels: int, skip_bad: bool) -> ImageSet:
+def _load_images(data: str, root: Path | None, size: int, channels: int, skip_bad: bool) -> ImageSet:
     from dsui.data.registry import load
 
     if data.startswith(FOLDER):
@@ -265,8 +270,8 @@ def _images(data: str, root: Path | None, size: int, channels: int, skip_bad: bo
     return load(data, "train", root)
 
 
-def _assignment(setting: str) -> tuple[str, str]:
+def _parse_setting(setting: str) -> tuple[str, str]:
     key, sign, value = setting.partition("=")
     if not sign:
-        raise WrongUsage(f"--set {setting} is no assignment; write --set KEY=VALUE, as in --set epochs=3.")
+        raise UsageError(f"--set {setting} has no value; write --set KEY=VALUE, as in --set epochs=3.")
     return key.strip(), value.strip()

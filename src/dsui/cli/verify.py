@@ -1,4 +1,4 @@
-"""`dsui verify`: does this installation give the figures that dsui was shipped with?"""
+"""`dsui verify`: does this installation give the figures that are shipped with dsui?"""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dsui.cli import documents
-from dsui.cli.options import Device, Json, Quiet
+from dsui.cli.arguments import Device, Json, Quiet, select_device
+from dsui.cli.output import print_json
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
@@ -19,55 +19,50 @@ if TYPE_CHECKING:
     from dsui.evaluation.results import ResultRow
     from dsui.experiments.verification import Check
 
-POSITIVES = {"misclassification": "errors", "ood": "photos", "noise": "noise"}
+TASK_TITLES = {"misclassification": "errors", "ood": "photos", "noise": "noise"}
 
 
 def verify(device: Device = "cpu", as_json: Json = False, quiet: Quiet = False) -> None:
-    """Run a small shipped experiment again and compare the figures.
+    """Check this installation with a small experiment.
 
-    Trains the baseline and DS-UI on embedded digits with three seeds each, in about ten seconds on a CPU. The exit
-    status is 1 where a figure lies farther from the shipped ones than chance explains.
+    Trains the baseline and DS-UI on embedded digits with three seeds each and compares the figures with those shipped
+    with dsui; this takes about ten seconds on a CPU. The exit status is 1 if a figure differs by more than chance
+    explains.
 
     Example: dsui verify
     """
     import torch
 
-    from dsui.cli.bars import Bars, notes
-    from dsui.cli.device import command_device
+    from dsui.cli.progress import ProgressBars, stderr_console
     from dsui.experiments import verification
-    from dsui.experiments.cell_run import Conditions
+    from dsui.experiments.cell_run import RunContext
     from dsui.training.loop import SilentReporter
 
-    grid, shipped, done = verification.experiment(verification.SEEDS), verification.shipped_rows(), 0
-    place = command_device(device)
-    torch.set_num_threads(1)  # for so small a net more of them wait for each other, and round otherwise
-    with Bars(notes(quiet)) as bars:
-
-        def told(_cell: object) -> None:
-            nonlocal done
-            done += 1
-            bars.show("training and evaluating runs", done, len(grid.cells))
-
-        bars.show("training and evaluating runs", 0, len(grid.cells))
-        conditions = Conditions(None, place, False, SilentReporter(), warn=bars.say)
-        rows = verification.run(grid, conditions, told)
-    checks = verification.checks(rows, shipped)
+    grid, shipped = verification.shipped_grid(verification.SEEDS), verification.shipped_rows()
+    torch_device = select_device(device)
+    torch.set_num_threads(1)  # several threads are slower for so small a network, and round differently
+    with ProgressBars(stderr_console(quiet)) as bars:
+        context = RunContext(
+            root=None, device=torch_device, keep_outputs=False, reporter=SilentReporter(), warn=bars.note
+        )
+        rows = verification.run_experiment(grid, context, bars.update)
+    checks = verification.compare_with_shipped(rows, shipped)
     verified = all(check.verdict in ("equal", "alike") for check in checks)
     if as_json:
-        documents.show(_content(checks, rows, shipped, verified))
+        print_json(_json_content(checks, rows, shipped, verified))
     elif not quiet:
         from rich.console import Console
 
         console = Console(highlight=False)
-        console.print(_table(checks))
-        console.print(f"\n{_caption(checks)}", style="dim")
+        console.print(_checks_table(checks))
+        console.print(f"\n{_table_caption(checks)}", style="dim")
     if not verified:
-        raise DsuiError(_differing(checks, rows, shipped))
+        raise DsuiError(_failure_message(checks, rows, shipped))
     if not (as_json or quiet):
-        typer.echo(_verified(checks))
+        typer.echo(_success_message(checks))
 
 
-def _table(checks: Sequence[Check]) -> Table:
+def _checks_table(checks: Sequence[Check]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
@@ -78,20 +73,20 @@ def _table(checks: Sequence[Check]) -> Table:
     for method, group in groupby(checks, lambda check: check.method):
         table.add_row(method)
         for check in group:
-            table.add_row(f"  {_name(check)}", *_numbers(check), check.verdict)
+            table.add_row(f"  {_figure_name(check)}", *_format_numbers(check), check.verdict)
     return table
 
 
-def _name(check: Check) -> str:
+def _figure_name(check: Check) -> str:
     from dsui.report.columns import METRICS, SCORES
 
     if check.figure.task == "accuracy":
         stream = "density " if check.figure.score == "density" else ""
         return f"{stream}{METRICS[check.figure.metric].title}"
-    return f"{POSITIVES[check.figure.task]}, {SCORES.get(check.figure.score or '', check.figure.score)}"
+    return f"{TASK_TITLES[check.figure.task]}, {SCORES.get(check.figure.score or '', check.figure.score)}"
 
 
-def _numbers(check: Check) -> list[str]:
+def _format_numbers(check: Check) -> list[str]:
     from statistics import mean
 
     percent, shipped = check.figure.metric != "nll", check.shipped
@@ -101,20 +96,20 @@ def _numbers(check: Check) -> list[str]:
 
     here = "-" if check.verdict == "missing" else shown(mean(check.here))
     spread = f"{shown(shipped.mean)} ± {shown(shipped.deviation or 0.0)}"
-    return [here, shown(mean(check.then)), spread, f"{shown(check.low)}-{shown(check.high)}"]
+    return [here, shown(mean(check.same_seeds)), spread, f"{shown(check.low)}-{shown(check.high)}"]
 
 
-def _caption(checks: Sequence[Check]) -> str:
+def _table_caption(checks: Sequence[Check]) -> str:
     from dsui.experiments.verification import EQUAL, FALSE_ALARMS
 
     return (
-        f"Means over {len(checks[0].then)} seeds, here and the same shipped; in %, NLL in nats. errors, photos, "
-        f"noise: AUROC of finding them, by a score. equal: every seed as shipped, to {EQUAL}; alike: the mean is what "
-        f"it may be by a t-test ({FALSE_ALARMS:.1%}, corrected for {len(checks)} figures)."
+        f"Means over {len(checks[0].same_seeds)} seeds, here and shipped; in %, NLL in nats. errors, photos, noise: "
+        f"AUROC of detecting them with a score. equal: every seed as shipped, to {EQUAL}; alike: the mean lies within "
+        f"the bounds of a t-test ({FALSE_ALARMS:.1%}, corrected for {len(checks)} figures)."
     )
 
 
-def _verified(checks: Sequence[Check]) -> str:
+def _success_message(checks: Sequence[Check]) -> str:
     equal = Counter(check.verdict for check in checks)["equal"]
     if equal == len(checks):
         return f"verified: all {equal} figures equal the shipped ones."
@@ -124,20 +119,20 @@ def _verified(checks: Sequence[Check]) -> str:
     )
 
 
-def _differing(checks: Sequence[Check], rows: Sequence[ResultRow], shipped: Sequence[ResultRow]) -> str:
+def _failure_message(checks: Sequence[Check], rows: Sequence[ResultRow], shipped: Sequence[ResultRow]) -> str:
     wrong = [check for check in checks if check.verdict in ("differs", "missing")]
-    names = "; ".join(f"{check.method} {_name(check)}" for check in wrong)
-    then, now = (", ".join(f"{name} {text}" for name, text in some[0].versions.items()) for some in (shipped, rows))
-    versions = f"shipped and here alike: {now}" if then == now else f"shipped with {then}; here {now}"
+    names = "; ".join(f"{check.method} {_figure_name(check)}" for check in wrong)
+    theirs, ours = (", ".join(f"{name} {text}" for name, text in some[0].versions.items()) for some in (shipped, rows))
+    versions = f"shipped and here alike: {ours}" if theirs == ours else f"shipped with {theirs}; here {ours}"
     return (
         f"not verified: {len(wrong)} of {len(checks)} figures differ from the shipped ones by more than chance "
-        f"explains ({names}). Either source or packages were changed, or one does not work here ({versions}); "
-        "install dsui anew with the versions in its constraints.txt, and if that does not help, report it with the "
-        "output of `dsui info`."
+        f"explains ({names}). Either the source or the packages were changed, or one of them does not work here "
+        f"({versions}); install dsui again with the versions in its constraints.txt, and if that does not help, "
+        "report it with the output of `dsui info`."
     )
 
 
-def _content(
+def _json_content(
     checks: Sequence[Check], rows: Sequence[ResultRow], shipped: Sequence[ResultRow], verified: bool
 ) -> dict[str, object]:
     return {
@@ -149,7 +144,7 @@ def _content(
                 "method": check.method,
                 **{key: getattr(check.figure, key) for key in ("task", "foreign", "score", "metric")},
                 "here": check.here,
-                "same_seeds_shipped": check.then,
+                "same_seeds_shipped": check.same_seeds,
                 "shipped_mean": check.shipped.mean,
                 "shipped_deviation": check.shipped.deviation,
                 "shipped_runs": check.shipped.runs,

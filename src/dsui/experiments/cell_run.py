@@ -1,4 +1,4 @@
-"""One cell of a study from data to results: train its run, or go on with it, then evaluate it."""
+"""One cell of a study from data to results: train its run, or continue it, then evaluate it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch
 from dsui.evaluation.evaluate import open_evaluation
 from dsui.evaluation.results import ResultRow
 from dsui.evaluation.sources import Part
-from dsui.evaluation.tasks import Progress
 from dsui.experiments.figure_points import distributions, embedding
 from dsui.experiments.grid import Cell
+from dsui.progress import Progress, silent
 from dsui.runs.folder import CONFIG, WEIGHTS
 from dsui.runs.images import held_out_images, read_split, training_images
 from dsui.runs.model import run_facts
@@ -23,65 +23,70 @@ from dsui.training.loop import Reporter, fit
 from dsui.training.step import Mode
 
 
-class Outcome(NamedTuple):
-    """Results rows, and what a figure needs beside them."""
+class CellResult(NamedTuple):
+    """The results rows of a cell, and the points that a figure needs besides them."""
 
     rows: list[ResultRow]
     points: list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """Under which cells run: where data lie, on which device, whether outputs stay, who is told, how steps run."""
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """What all cells of a study have in common when they run.
+
+    `root` is the folder of the data sets, `keep_outputs` leaves the network's outputs in the run folder, `reporter`
+    hears of training and `progress` of evaluation, `warn` gets sentences for the user, `mode` is how training steps are
+    executed.
+    """
 
     root: Path | None
     device: torch.device
     keep_outputs: bool
     reporter: Reporter
-    images: Progress = lambda _name, _done, _total: None
+    progress: Progress = silent
     warn: Callable[[str], None] = lambda _sentence: None
     mode: Mode | None = None
 
 
-def train(cell: Cell, run: Path, conditions: Conditions) -> None:
-    """Up to the run's weights, from its last checkpoint where it has one; nothing where it is trained already."""
+def train(cell: Cell, run: Path, context: RunContext) -> None:
+    """Train the run to the end, from its last checkpoint if it has one; do nothing if it has its weights."""
     if (run / WEIGHTS).exists():
         return
     config = cell.config
-    whole = read_split(config, config.data, "train", conditions.root)
+    whole = read_split(config, config.data, "train", context.root)
     images = training_images(config, whole)
     held_out = None if config.held_out == 0 else held_out_images(config, whole)
-    outliers = None if config.outliers is None else read_split(config, config.outliers, "train", conditions.root)
+    outliers = None if config.outliers is None else read_split(config, config.outliers, "train", context.root)
     torch.backends.cudnn.benchmark = True
-    begun = (run / CONFIG).exists()
     fit(
         config,
         images,
         run,
-        conditions.device,
+        context.device,
         World(),
-        conditions.reporter,
-        resume=begun,
-        mode=conditions.mode,
+        context.reporter,
+        resume=(run / CONFIG).exists(),
+        mode=context.mode,
         outliers=outliers,
         held_out=held_out,
     )
 
 
-def evaluate(cell: Cell, run: Path, conditions: Conditions) -> Outcome:
-    """On the test split; where the run held images out, on those instead, so that a selection reads no test set."""
+def evaluate(cell: Cell, run: Path, context: RunContext) -> CellResult:
+    """Evaluate on the test split or, if the run held images out, on those: settings selected by them see no test
+    image."""
     facts = run_facts(run, None if cell.predictor == cell.config.method else cell.predictor)
     part: Part = "test" if facts.config.held_out == 0 else "held-out"
     with open_evaluation(
         facts,
-        conditions.device,
+        context.device,
         detectors=cell.detectors,
         part=part,
-        root=conditions.root,
-        keep_outputs=conditions.keep_outputs,
-        progress=conditions.images,
-        warn=conditions.warn,
+        root=context.root,
+        keep_outputs=context.keep_outputs,
+        progress=context.progress,
+        warn=context.warn,
     ) as evaluation:
         rows = evaluation.evaluate(cell.tasks, cell.foreign, cell.epsilons)
         points = {None: lambda *_: [], "distributions": distributions, "embedding": embedding}[cell.figure]
-        return Outcome(rows, points(evaluation, evaluation.sources, cell.foreign))
+        return CellResult(rows, points(evaluation, evaluation.sources, cell.foreign))

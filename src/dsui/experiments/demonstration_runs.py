@@ -1,4 +1,4 @@
-"""The runs of `dsui demo`: a study of the grid demo.yaml, carried out by a few processes beside each other."""
+"""The runs of `dsui demo`: a study of the grid demo.yaml in a few parallel processes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ GRID, LOGS = "demo.yaml", "logs"
 MOST_PROCESSES = 4
 
 
-def begin(out: Path, seeds: int) -> Study:
-    """The study in `out`, new or to go on with; its grid lies there as a file, for other processes and for the user."""
+def open_study(out: Path, seeds: int) -> Study:
+    """The study in `out`, new or continued; its grid is written there as a file, for other processes and the user."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         write_atomic(out / GRID, lambda stream: stream.write(grid_text(seeds).encode()))
@@ -40,42 +40,48 @@ def grid_text(seeds: int) -> str:
     return re.sub(r"^seeds: .*$", f"seeds: {list(range(seeds))}", text, flags=re.MULTILINE)
 
 
-def carry_out(study: Study, jobs: Sequence[Job], tell: Callable[[float], None]) -> None:
-    """To the end of all jobs, or to a KeyboardInterrupt; `tell` hears which share of the study is done."""
-    hands = min(MOST_PROCESSES, os.cpu_count() or 1)
+def run_jobs(study: Study, jobs: Sequence[Job], progress: Callable[[float], None]) -> None:
+    """Run all jobs; `progress` is called with the completed fraction of the study."""
+    processes = min(MOST_PROCESSES, os.cpu_count() or 1)
     command = [sys.executable, "-m", "dsui", "reproduce", str(study.out / GRID), "--out", str(study.out)]
-    logs, share = study.out / LOGS, share_done(study)
-    if not engines.several_processes(
-        dealt(jobs, hands), [*command, "--device", "cpu"], hands, logs, lambda *_: None, lambda: tell(share())
+    logs = study.out / LOGS
+    if not engines.run_in_processes(
+        split_evenly(jobs, processes),
+        [*command, "--device", "cpu"],
+        processes,
+        logs=logs,
+        job_finished=lambda *_: None,
+        poll=lambda: progress(completed_fraction(study)),
     ):
         raise KeyboardInterrupt
-    if undone := [cell for cell in study.grid.cells if not study.done(cell)]:
-        why = study.record(undone[0]).get("error", "its process died.")
+    if failed := [cell for cell in study.grid.cells if not study.done(cell)]:
+        why = study.record(failed[0]).get("error", "its process died.")
         raise DsuiError(
-            f"{len(undone)} of {len(study.grid.cells)} runs failed; {undone[0].name}: {why} More is in {logs}; "
+            f"{len(failed)} of {len(study.grid.cells)} runs failed; {failed[0].name}: {why} More is in {logs}; "
             "the same command tries again."
         )
 
 
-def dealt(jobs: Sequence[Job], hands: int) -> list[Job]:
-    """The jobs in `hands` parts of about equal cost: sorted by method, then to and fro, so that each gets of each."""
-    parts: list[list[Cell]] = [[] for _ in range(hands)]
+def split_evenly(jobs: Sequence[Job], parts: int) -> list[Job]:
+    """The jobs in parts of about equal cost.
+
+    The jobs are sorted by method and go to part 0, 1, ..., n, then n, ..., 1, 0, and so on, so that every part gets
+    some of each method.
+    """
+    split: list[list[Cell]] = [[] for _ in range(parts)]
     ordered = sorted(jobs, key=lambda job: (job[0].config.method, job[0].config.known or "", job[0].config.seed))
-    for place, job in enumerate(ordered):
-        turn, position = divmod(place, hands)
-        parts[position if turn % 2 == 0 else hands - 1 - position].extend(job)
-    return [tuple(part) for part in parts if part]
+    for index, job in enumerate(ordered):
+        turn, position = divmod(index, parts)
+        split[position if turn % 2 == 0 else parts - 1 - position].extend(job)
+    return [tuple(part) for part in split if part]
 
 
-def share_done(study: Study) -> Callable[[], float]:
-    """Of the study, from what its processes have written; a run's training counts as much as its evaluation."""
-    places = [
-        (study.cell_path(cell), study.run_path(cell) / LOG, cell.config.recipe.epochs) for cell in study.grid.cells
-    ]
+def completed_fraction(study: Study) -> float:
+    """The completed fraction of a study, from the files of its processes; training and evaluation count half each."""
 
-    def done(cell: Path, log: Path, epochs: int) -> float:
-        if cell.exists():
+    def fraction(cell: Cell) -> float:
+        if study.cell_path(cell).exists():
             return 1.0
-        return len(read_log(log).rows) / epochs / 2
+        return len(read_log(study.run_path(cell) / LOG).rows) / cell.config.recipe.epochs / 2
 
-    return lambda: sum(done(*place) for place in places) / len(places)
+    return sum(map(fraction, study.grid.cells)) / len(study.grid.cells)

@@ -1,6 +1,6 @@
-"""Who carries out the jobs of a study: several processes here, an array of SLURM jobs, or Ray.
+"""Engines that run the jobs of a study: processes on this machine, an array of SLURM jobs, or Ray.
 
-Each job is a process of its own, `command` and `--cell KEYS`, so all of them resume, skip and fail alike.
+Each job is a separate process, `command --cell KEYS`, so that jobs resume, skip and fail in the same way everywhere.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from dsui.errors import DsuiError
 from dsui.experiments.study import Job
 from dsui.training.interruption import Interruption
 
-Ended = Callable[[Job, float, int], None]
-"""Hears of a job's seconds and exit status."""
-PAUSE = 0.1
-PATIENCE = 60.0
-"""Seconds that a job gets to write its checkpoint when it is asked to stop."""
+JobStarts = Callable[[Job], None]
+"""Called before a job starts."""
+JobFinished = Callable[[Job, float, int], None]
+"""Called with the seconds and the exit status of a job."""
+POLL_SECONDS = 0.1
+STOP_SECONDS = 60.0
+"""How long a job may take to write its checkpoint when it is stopped."""
 
 
 @dataclass
@@ -36,52 +38,52 @@ class _Running:
     began: float
 
 
-def several_processes(
+def run_in_processes(
     jobs: Sequence[Job],
     command: Sequence[str],
-    count: int,
+    processes: int,
+    *,
     logs: Path,
-    ended: Ended,
-    waiting_on: Callable[[], None] = lambda: None,
-    begins: Callable[[Job], None] = lambda _job: None,
+    job_finished: JobFinished,
+    job_starts: JobStarts = lambda _job: None,
+    poll: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Run the jobs, `count` at a time, each on the next of the visible GPUs; False if asked to stop before the end.
+    """Run the jobs in several processes at a time, each on the next of the visible GPUs.
 
-    What a job prints goes to LOGS/RUN.log. `waiting_on` is called now and then while jobs run, `begins` before a job
-    starts. Whatever ends this function, no job outlives it.
+    Returns False if the user interrupted it. What a job prints goes to LOGS/RUN.log. `poll` is called several times a
+    second while jobs run. However this function ends, it leaves no process behind.
     """
     logs.mkdir(parents=True, exist_ok=True)
-    waiting, running, free = list(jobs), list[_Running](), list(range(count))
+    waiting, running, free = list(jobs), list[_Running](), list(range(processes))
     with Interruption() as interruption:
         try:
             while (waiting or running) and not interruption.wanted:
                 while waiting and free:
                     job, slot = waiting.pop(0), free.pop(0)
-                    begins(job)
-                    with _log(logs, job).open("ab") as log:
-                        running.append(
-                            _Running(job, _start(_arguments(command, job), slot, count, log), slot, time.monotonic())
-                        )
-                time.sleep(PAUSE)
-                waiting_on()
+                    job_starts(job)
+                    with _log_file(logs, job).open("ab") as log:
+                        process = _start(_job_command(command, job), slot, processes, log)
+                    running.append(_Running(job, process, slot, time.monotonic()))
+                time.sleep(POLL_SECONDS)
+                poll()
                 for each in [each for each in running if each.process.poll() is not None]:
                     running.remove(each)
                     free.append(each.slot)
-                    ended(each.job, time.monotonic() - each.began, each.process.returncode)
+                    job_finished(each.job, time.monotonic() - each.began, each.process.returncode)
         finally:
             _stop([each.process for each in running])
         return not interruption.wanted
 
 
 def visible_gpus() -> list[str]:
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        return [name for name in named.split(",") if name]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name for name in visible.split(",") if name]
     return [str(number) for number in range(torch.cuda.device_count())]
 
 
 def slurm_script(name: str, jobs: Sequence[Job], command: Sequence[str], logs: Path, gpu: bool) -> str:
-    """An array job with one task for each run that has unfinished cells; submitted again, it goes on."""
+    """An array job with one task for each run that has unfinished cells; submitted again, it continues."""
     keys = [f"    {_keys(job)}  # {' '.join('; '.join(cell.name for cell in job).split())}" for job in jobs]
     return "\n".join(
         [
@@ -93,7 +95,7 @@ def slurm_script(name: str, jobs: Sequence[Job], command: Sequence[str], logs: P
             "#SBATCH --requeue",
             "# a minute before the time limit: the run writes its checkpoint and ends",
             "#SBATCH --signal=B:TERM@60",
-            "# relative paths in the grid begin where the script was written",
+            "# relative paths in the grid start at the folder where this script was written",
             f"cd {shlex.quote(str(Path.cwd()))} || exit 1",
             "cells=(",
             *keys,
@@ -104,40 +106,43 @@ def slurm_script(name: str, jobs: Sequence[Job], command: Sequence[str], logs: P
     )
 
 
-def with_ray(
+def run_with_ray(
     jobs: Sequence[Job],
     command: Sequence[str],
+    *,
     logs: Path,
-    ended: Callable[[Job, float, int | str], None],
-    begins: Callable[[Job], None] = lambda _job: None,
+    job_finished: Callable[[Job, float, int | str], None],
+    job_starts: JobStarts = lambda _job: None,
 ) -> None:
     """Run the jobs on a Ray cluster whose machines share the folder of the study, each on one GPU if there are any.
 
-    What a job prints goes to LOGS/RUN.log. Of a job that Ray lost with its machine or for want of memory, `ended` hears
-    a sentence in place of the status.
+    What a job prints goes to LOGS/RUN.log. If Ray loses a job, because its machine failed or had no memory left,
+    `job_finished` gets a sentence in place of the status.
     """
     try:
         ray: Any = import_module("ray")
     except ImportError as error:
         raise DsuiError("--engine ray needs the package ray; install it, or choose --engine local or slurm.") from error
     ray.init(ignore_reinit_error=True)
-    remote = ray.remote(num_gpus=1 if ray.cluster_resources().get("GPU", 0) else 0)(_call)
+    remote = ray.remote(num_gpus=1 if ray.cluster_resources().get("GPU", 0) else 0)(_run_logged)
     for job in jobs:
-        begins(job)
+        job_starts(job)
     began = time.monotonic()
     here = str(Path.cwd())
     logs.mkdir(parents=True, exist_ok=True)
-    running = {remote.remote(_arguments(command, job), here, str(_log(logs.absolute(), job))): job for job in jobs}
+    running = {
+        remote.remote(_job_command(command, job), here, str(_log_file(logs.absolute(), job))): job for job in jobs
+    }
     while running:
         (ready, *_), _ = ray.wait(list(running), num_returns=1)
-        seconds, status = _answer(ray, ready, began)
-        ended(running.pop(ready), seconds, status)
+        seconds, status = _ray_result(ray, ready, began)
+        job_finished(running.pop(ready), seconds, status)
 
 
-def _answer(ray: Any, reference: object, began: float) -> tuple[float, int | str]:
+def _ray_result(ray: Any, reference: object, began: float) -> tuple[float, int | str]:
     try:
         seconds, status = ray.get(reference)
-    except Exception as error:  # Ray raises what it pleases, and the other jobs go on
+    except Exception as error:  # Ray raises errors of many kinds, and the other jobs shall continue
         first = (str(error).splitlines() or [""])[0]
         return time.monotonic() - began, f"Ray lost its process ({type(error).__name__}: {first})."
     return seconds, status
@@ -147,26 +152,29 @@ def _keys(job: Job) -> str:
     return ",".join(cell.key for cell in job)
 
 
-def _arguments(command: Sequence[str], job: Job) -> list[str]:
+def _job_command(command: Sequence[str], job: Job) -> list[str]:
     return [*command, "--cell", _keys(job)]
 
 
-def _log(logs: Path, job: Job) -> Path:
-    return logs / f"{job[0].run}.log"
+def _log_file(logs: Path, job: Job) -> Path:
+    return logs / f"{job[0].run_name}.log"
 
 
-def _call(arguments: list[str], folder: str, log: str) -> tuple[float, int]:
-    """Relative paths in the grid begin in `folder`, where the machine has it."""
+def _run_logged(arguments: list[str], folder: str, log: str) -> tuple[float, int]:
+    """Run a process to its end; its seconds and its status. It starts in `folder`, if the machine has it, since
+    relative paths in the grid start there."""
     began, where = time.monotonic(), folder if Path(folder).is_dir() else None
     with Path(log).open("ab") as stream:
         status = subprocess.run(arguments, check=False, cwd=where, stdout=stream, stderr=stream).returncode  # noqa: S603
     return time.monotonic() - began, status
 
 
-def _start(arguments: list[str], slot: int, count: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
-    """In a session of its own, so that Ctrl-C reaches this process alone and it decides."""
+def _start(arguments: list[str], slot: int, processes: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a process in a new session: Ctrl-C reaches only this process, which then stops the others."""
     environment = dict(os.environ)
-    environment["OMP_NUM_THREADS"] = environment.get("OMP_NUM_THREADS") or str(max(1, (os.cpu_count() or 1) // count))
+    environment["OMP_NUM_THREADS"] = environment.get("OMP_NUM_THREADS") or str(
+        max(1, (os.cpu_count() or 1) // processes)
+    )
     if gpus := visible_gpus():
         environment["CUDA_VISIBLE_DEVICES"] = gpus[slot % len(gpus)]
     return subprocess.Popen(  # noqa: S603
@@ -175,12 +183,12 @@ def _start(arguments: list[str], slot: int, count: int, log: IO[bytes]) -> subpr
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ask them to save and end; after a while end them, since their last checkpoint is whole anyway."""
+    """Let the processes write their checkpoints and end; kill those that take too long, whose last checkpoint stays."""
     for process in processes:
         process.terminate()
     for process in processes:
         try:
-            process.wait(PATIENCE)
+            process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -1,4 +1,4 @@
-"""What a grid is: the runs behind a table or figure, how each is evaluated, and how the result is laid out.
+"""A grid: the runs behind a table or figure, how each is evaluated, and how the results are laid out.
 
 `dsui.experiments.grid_file` reads one from YAML.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 
 from dsui.data.registry import PSEUDO
 from dsui.outputs import DEFINITION
@@ -16,11 +17,11 @@ from dsui.runs.config import RunConfig
 
 @dataclass(frozen=True)
 class Cell:
-    """One run predicting with one method: `predictor`, by default the method it was trained with.
+    """One run that predicts with one method, `predictor`; by default the method that it was trained with.
 
-    `label` names its line of the table, `settings` what `set` changed in the recipe or told the method. `figure` is
-    "distributions" or "embedding" where a figure needs more of the run than its results rows. `detectors` are fitted to
-    its outputs and score beside its own.
+    `label` names its line of the table, and `settings` says what `set` changed in recipe and method. `figure` is
+    "distributions" or "embedding" if a figure needs more of the run than its results rows. `detectors` are fitted to
+    the outputs of the run and add their scores.
     """
 
     config: RunConfig
@@ -33,9 +34,9 @@ class Cell:
     figure: str | None
     detectors: tuple[str, ...] = ()
 
-    @property
-    def run(self) -> str:
-        """The folder of its run: readable, and unlike that of any other configuration."""
+    @cached_property
+    def run_name(self) -> str:
+        """The name of the run's folder: readable, and different for every configuration."""
         config = self.config
         parts = (config.data, config.backbone, config.method, config.recipe.name, config.known, self.settings)
         readable = "-".join(part for part in parts if part)
@@ -44,7 +45,7 @@ class Cell:
 
     @property
     def identity(self) -> dict[str, object]:
-        """The whole configuration of run and evaluation: a cell is done when rows of this identity are there."""
+        """The whole configuration of run and evaluation; the cell is done when there are rows of this identity."""
         return {
             "definition": DEFINITION,
             "run": self.config.mapping(),
@@ -56,7 +57,7 @@ class Cell:
             "detectors": list(self.detectors),
         }
 
-    @property
+    @cached_property
     def key(self) -> str:
         return _hash(self.identity, 12)
 
@@ -66,16 +67,15 @@ class Cell:
         return ", ".join(filter(None, (self.label, config.data, config.backbone, config.known, f"seed {config.seed}")))
 
     @property
-    def sets(self) -> dict[str, tuple[str, ...]]:
-        """The data sets it needs, with their splits."""
-        needed: dict[str, tuple[str, ...]] = {self.config.data: ("train", "test")}
+    def required_data(self) -> dict[str, tuple[str, ...]]:
+        """The data sets that the cell needs, with their splits."""
+        required: dict[str, tuple[str, ...]] = {self.config.data: ("train", "test")}
         for name in self.foreign:
-            if name in PSEUDO:
-                continue  # made from the run's own
-            needed[name] = ("test",)
+            if name not in PSEUDO:  # those are made from the run's own images
+                required[name] = ("test",)
         if self.config.outliers is not None:
-            needed[self.config.outliers] = (*needed.get(self.config.outliers, ()), "train")
-        return needed
+            required[self.config.outliers] = (*required.get(self.config.outliers, ()), "train")
+        return required
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Block:
 
 @dataclass(frozen=True)
 class Grid:
-    """`cells` in the order they are run: every method's first seed, then the second. `published`: a table of the
-    paper whose figures stand beside. `reference`: the label the other lines are tested against."""
+    """`cells` are in the order in which they run: the first seed of every method, then the second. `published` names a
+    table of the paper whose figures are added. `reference` is the label that other lines are tested against."""
 
     name: str
     title: str

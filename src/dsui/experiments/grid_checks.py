@@ -1,4 +1,4 @@
-"""What can be wrong with a grid as a whole, told before anything is trained."""
+"""Checks of a grid as a whole, made before anything is trained."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ from dsui.scores import COMMON, detector_scores, is_misspelled
 from dsui.spelling import nearest
 
 LARGEST_SEED = 2**32 - 1
-"""As of `dsui train --seed`."""
+"""The same as that of `dsui train --seed`."""
 
 
 class GridError(DsuiError):
     """A grid cannot be found, read or used; the sentence names the key and what is expected."""
 
 
-def check_name(kind: str, value: object, known: tuple[str, ...], begin: str) -> None:
-    if value not in known:
-        suggestion = nearest(str(value), known, 0)
-        raise GridError(f"{begin} {kind} {value!r}; did you mean {suggestion}? There are {', '.join(known)}.")
+def check_name(kind: str, value: object, choices: tuple[str, ...], where: str = "") -> None:
+    """Raise if the value is not one of the choices; `where` in the grid it stands."""
+    if value not in choices:
+        suggestion = nearest(str(value), choices, 0)
+        begin = f"{where}: there is no" if where else "there is no"
+        raise GridError(f"{begin} {kind} {value!r}; did you mean {suggestion}? There are {', '.join(choices)}.")
 
 
 def check_numbers(epsilons: Iterable[float], seeds: Iterable[int], where: str) -> None:
     for epsilon in epsilons:
         if not 0 <= epsilon < math.inf:
-            raise GridError(f"{where}: {epsilon:g} is no strength of an attack; write numbers from 0 on, as in 0.1.")
+            raise GridError(
+                f"{where}: {epsilon:g} is not the strength of an attack; write a number from 0 up, as in 0.1."
+            )
     for seed in seeds:
         if not 0 <= seed <= LARGEST_SEED:
-            raise GridError(f"{where}: {seed} is no seed; write a whole number from 0 to {LARGEST_SEED}.")
+            raise GridError(f"{where}: {seed} is not a seed; write a whole number from 0 to {LARGEST_SEED}.")
 
 
 def check_held_out(share: float, where: str) -> None:
@@ -46,10 +50,17 @@ def check_held_out(share: float, where: str) -> None:
 
 
 def check_images(
-    data: str, foreign: tuple[str, ...], tasks: tuple[str, ...], known: tuple[str, ...], figure: str | None, where: str
+    data: str,
+    where: str,
+    *,
+    foreign: tuple[str, ...],
+    tasks: tuple[str, ...],
+    known: tuple[str, ...],
+    figure: str | None,
 ) -> None:
+    """Raise if a data set does not exist, or does not fit the tasks or the figure."""
     for name in (data, *(name for name in foreign if name not in PSEUDO)):
-        shape(name)
+        dataset_shape(name)
     if not data.startswith(FOLDER) and "train" not in dataset_info(data).splits:
         raise GridError(f"{where}: {data} has no training images; choose another data set{or_folder(data)}.")
     if data in foreign:
@@ -62,23 +73,23 @@ def check_images(
 
 def check_outliers(method: str, outliers: str | None, where: str) -> None:
     if outliers is not None:
-        shape(outliers)
+        dataset_shape(outliers)
         if not methods.find(method).learns_from_outliers:
             raise GridError(f"{where}: {method} does not learn from outliers; give it an entry without them.")
 
 
-def shape(data: str) -> tuple[int, int, int]:
-    """Channels, height and width of a data set's images, or a sentence where there is no such set."""
+def dataset_shape(data: str) -> tuple[int, int, int]:
+    """Channels, height and width of the images of a data set; raises if there is no such set."""
     return FOLDER_SHAPE if data.startswith(FOLDER) else dataset_info(data).shape
 
 
-def own_shape(data: str, size: object, channels: object, where: str) -> tuple[int, int]:
-    """Channels and side of a run's images; `size` and `channels` are what the grid says of own ones."""
-    usual_channels, usual_size, _ = shape(data)
+def image_shape(data: str, size: object, channels: object, where: str) -> tuple[int, int]:
+    """Channels and side of the images of a run; `size` and `channels` of the grid are for folder:PATH alone."""
+    usual_channels, usual_size, _ = dataset_shape(data)
     if size is None and channels is None:
         return usual_channels, usual_size
     if not data.startswith(FOLDER):
-        raise GridError(f"{where}: size and channels are for folder:PATH; {data} is as it was published.")
+        raise GridError(f"{where}: size and channels are for folder:PATH; {data} is used as published.")
     side = usual_size if size is None else size
     if not isinstance(side, int) or side < 1:
         raise GridError(f"{where}: size is {side!r}; write the side in pixels, as in 'size: 64'.")
@@ -89,7 +100,7 @@ def own_shape(data: str, size: object, channels: object, where: str) -> tuple[in
 
 
 def check_predictor(method: str, predictor: str, where: str) -> None:
-    """Another method would print the figures of this one's network under its own name."""
+    """Raise if the method `as` cannot predict with the weights of `method`, whose figures it would show as its own."""
     methods.find(predictor)
     if predictor not in (able := methods.predictors(method)):
         raise GridError(
@@ -99,7 +110,7 @@ def check_predictor(method: str, predictor: str, where: str) -> None:
 
 
 def check_labels(cells: Iterable[Cell], name: str) -> None:
-    """Two different runs in one place of the table would be averaged."""
+    """Raise if two different runs have one place in the table, which would show their mean."""
     seen: dict[tuple[object, ...], str] = {}
     for cell in cells:
         config = cell.config
@@ -109,17 +120,17 @@ def check_labels(cells: Iterable[Cell], name: str) -> None:
 
 
 def check_table(table: Iterable[Block], cells: Iterable[Cell], name: str) -> None:
-    """A column that no run can fill would be found out after all of them are trained."""
+    """Raise if the table has a column that no run fills."""
     cells = tuple(cells)
     tasks = unique(task for cell in cells for task in cell.tasks)
     fitted = unique(detector for cell in cells for detector in cell.detectors)
     for block in table:
-        asked = "misclassification" if block.task == "accuracy" else block.task
-        if asked not in tasks:
-            raise GridError(f"{name}: the table shows {block.task}, which needs the task {asked}; add it to `tasks`.")
+        task = "misclassification" if block.task == "accuracy" else block.task
+        if task not in tasks:
+            raise GridError(f"{name}: the table shows {block.task}, which needs the task {task}; add it to `tasks`.")
         for score in block.scores:
             if block.task == "accuracy":
-                check_name("score of accuracy", score, tuple(STREAMS), f"{name}: there is no")
+                check_name("score of accuracy", score, tuple(STREAMS), name)
             elif (block.task, score) != ("fgsm", "prediction"):
                 _check_score(score, fitted, name)
 
@@ -128,9 +139,9 @@ def _check_score(score: str, fitted: Sequence[str], name: str) -> None:
     detector = score.removeprefix("sirc_").replace("_", "-")
     if detector in detectors.names() and score not in COMMON and detector not in fitted:
         raise GridError(f"{name}: the table shows {score}, which needs the detector {detector}; add it to `detectors`.")
-    there = (*COMMON, *(each for detector in fitted for each in detector_scores(detector)))
-    if is_misspelled(score, there):
-        check_name("score", score, there, f"{name}: there is no")
+    available = (*COMMON, *(each for detector in fitted for each in detector_scores(detector)))
+    if is_misspelled(score, available):
+        check_name("score", score, available, name)
 
 
 def unique(values: Iterable[str]) -> tuple[str, ...]:

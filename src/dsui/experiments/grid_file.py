@@ -10,12 +10,12 @@
     table:
       - {task: misclassification, metrics: auroc, scores: [max_probability, entropy]}
 
-A list means each of its values, several lists their product; `tasks`, `foreign`, `epsilons` and `detectors` are lists
-of what is evaluated in every run. `known` and `foreign` may differ by data set: {cifar10: [svhn], svhn: [cifar10]}.
-`set` changes settings of recipe and method; that of a run adds to the one at the top. `as` predicts with another method
-that reads the run's weights, as mc-dropout reads msp's. `size`, `channels` and `skip_bad: true` say how images of
-folder:PATH are read, as the options of `dsui train` do. A method that cannot be built on one of several backbones is
-left out there.
+A list stands for each of its values, and several lists for their product; but `tasks`, `foreign`, `epsilons` and
+`detectors` list what is evaluated in every run. `known` and `foreign` may differ by data set: {cifar10: [svhn], svhn:
+[cifar10]}. `set` changes settings of recipe and method; that of a run adds to the one at the top. `as` predicts with
+another method that can use the run's weights, as mc-dropout can use those of msp. `size`, `channels` and `skip_bad:
+true` are for folder:PATH, like the options of `dsui train`. A method that cannot be built on one of several backbones
+is left out there.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from dsui.experiments.grid_checks import (
     check_outliers,
     check_predictor,
     check_table,
-    own_shape,
-    shape,
+    dataset_shape,
+    image_shape,
     unique,
 )
 from dsui.methods import registry as methods
@@ -97,15 +97,15 @@ def load_grid(name: str) -> Grid:
             text = Path(name).expanduser().read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             raise GridError(
-                f"cannot read the grid {name}: {getattr(error, 'strerror', 'it is no UTF-8 text')}."
+                f"cannot read the grid {name}: {getattr(error, 'strerror', 'it is not UTF-8 text')}."
             ) from error
-        return parsed(text, Path(name).stem)
-    check_name("grid", name, names(), "there is no")
+        return parse_grid(text, Path(name).stem)
+    check_name("grid", name, names())
     text = (resources.files("dsui.experiments") / "grids" / f"{name}.yaml").read_text(encoding="utf-8")
-    return parsed(text, name)
+    return parse_grid(text, name)
 
 
-def parsed(text: str, name: str) -> Grid:
+def parse_grid(text: str, name: str) -> Grid:
     """The grid that YAML text describes."""
     try:
         content = yaml.safe_load(text)
@@ -116,16 +116,16 @@ def parsed(text: str, name: str) -> Grid:
     top = _mapping(content, name, (*TOP, *DEFAULTS))
     entries = _list(top.get("runs", [{}]))
     if not entries:
-        raise GridError(f"{name}: runs is empty; name at least one, or leave it out where all stands at the top.")
+        raise GridError(f"{name}: runs is empty; name at least one, or leave it out if everything is at the top.")
     shared = {key: value for key, value in top.items() if key in DEFAULTS}
     figure = top.get("figure")
     if figure is not None:
-        check_name("figure", figure, FIGURES, f"{name}: there is no")
+        check_name("figure", figure, FIGURES, name)
     table = tuple(_block(block, f"{name}, table") for block in _list(top.get("table", [])))
     if not table and figure in (None, "curve"):
-        raise GridError(f"{name} has no table; say which task, metrics and scores it shows.")
-    if (quoted := top.get("published")) is not None:
-        check_name("table of the paper", quoted, paper.TABLES, f"{name}: there is no")
+        raise GridError(f"{name} has no table; write which task, metrics and scores it shows.")
+    if (published := top.get("published")) is not None:
+        check_name("table of the paper", published, paper.TABLES, name)
     found: dict[tuple[str, str], Cell] = {}
     for number, entry in enumerate(entries, 1):
         where = f"{name}, run {number}"
@@ -142,24 +142,30 @@ def parsed(text: str, name: str) -> Grid:
     check_labels(cells, name)
     check_table(table, cells, name)
     if (reference := top.get("reference")) is not None:
-        check_name(
-            "line for the reference", str(reference), unique(cell.label for cell in cells), f"{name}: there is no"
-        )
-    return Grid(name, str(top.get("title", name)), cells, table, figure, quoted, str(top.get("reference", "dsui")))
+        check_name("line for the reference", str(reference), unique(cell.label for cell in cells), name)
+    return Grid(
+        name=name,
+        title=str(top.get("title", name)),
+        cells=cells,
+        table=table,
+        figure=figure,
+        published=published,
+        reference=str(top.get("reference", "dsui")),
+    )
 
 
 def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterator[Cell]:
-    """The product of an entry's lists."""
+    """The cells of one entry of `runs`: the product of its lists."""
     for key in AT_LEAST_ONE:
         if not _list(values[key]):
             raise GridError(f"{where}: {key} is empty; name at least one.")
     tasks, epsilons = _tuple(values["tasks"], str, where), _tuple(values["epsilons"], float, where)
     for task in tasks:
-        check_name("task", task, TASKS, f"{where}: there is no")
+        check_name("task", task, TASKS, where)
     check_numbers(epsilons, _tuple(values["seeds"], int, where), where)
     fitted = _tuple(values["detectors"], str, where)
     for detector in fitted:
-        check_name("detector", detector, detectors.names(), f"{where}: there is no")
+        check_name("detector", detector, detectors.names(), where)
     if not isinstance(skip_bad := values["skip_bad"], bool):
         raise GridError(f"{where}: skip_bad is {skip_bad!r}; write 'skip_bad: true' or leave it out.")
     possible = False
@@ -170,11 +176,11 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
             continue
         possible = True
         known, foreign = (_tuple(_of_data(values[key], data, where), str, where) for key in ("known", "foreign"))
-        check_images(data, foreign, tasks, known, figure, where)
+        check_images(data, where, foreign=foreign, tasks=tasks, known=known, figure=figure)
         foreign = foreign if "ood" in tasks or figure else ()
         for settings in _settings(values["set"], where):
             overrides, options = method_options(method, settings)
-            trained = load_recipe(recipe, data, overrides)
+            loaded_recipe = load_recipe(recipe, data, overrides)
             for outliers, split, held_out in product(
                 _tuple(values["outliers"], str, where) or (None,),
                 known or (None,),
@@ -182,8 +188,8 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
             ):
                 check_outliers(method, outliers, where)
                 check_held_out(held_out, where)
-                channels, size = own_shape(data, values["size"], values["channels"], where)
-                sifts = skip_bad and any(name and name.startswith(FOLDER) for name in (data, outliers, *foreign))
+                channels, size = image_shape(data, values["size"], values["channels"], where)
+                reads_folders = any(name and name.startswith(FOLDER) for name in (data, outliers, *foreign))
                 config = RunConfig(
                     data=data,
                     backbone=backbone,
@@ -191,12 +197,12 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
                     seed=0,
                     size=size,
                     channels=channels,
-                    recipe=trained,
+                    recipe=loaded_recipe,
                     options=options,
                     outliers=outliers,
                     known=split,
                     held_out=held_out,
-                    skip_bad=sifts,
+                    skip_bad=reads_folders and skip_bad,
                 )
                 for seed, predictor in product(
                     _tuple(values["seeds"], int, where), _tuple(values["as"], str, where) or (method,)
@@ -218,9 +224,9 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
 
 
 def _buildable(method: str, backbone: str, where: str) -> bool:
-    check_name("backbone", backbone, backbones.names(), f"{where}: there is no")
-    able = methods.find(method).backbones
-    return able is None or backbone in able
+    check_name("backbone", backbone, backbones.names(), where)
+    possible = methods.find(method).backbones
+    return possible is None or backbone in possible
 
 
 def _label(label: object, values: Mapping[str, object], where: str) -> str:
@@ -241,17 +247,17 @@ def _settings(values: object, where: str) -> Iterator[dict[str, object]]:
     for key, value in values.items():
         if value == []:
             raise GridError(f"{where}: {key} is an empty list; name at least one value, or leave it out.")
-    for chosen in product(*(value if isinstance(value, list) else [value] for value in values.values())):
-        yield dict(zip(keys, chosen, strict=True))
+    for combination in product(*(value if isinstance(value, list) else [value] for value in values.values())):
+        yield dict(zip(keys, combination, strict=True))
 
 
 def _of_data(value: object, data: str, where: str) -> object:
     if not isinstance(value, dict):
         return value
     for name in value:
-        shape(str(name))
+        dataset_shape(str(name))
     if data not in value:
-        raise GridError(f"{where}: nothing is said for {data}; there is only {', '.join(map(str, value))}.")
+        raise GridError(f"{where}: there is no entry for {data}, only for {', '.join(map(str, value))}; add one.")
     return value[data]
 
 
@@ -263,17 +269,17 @@ def _block(block: object, where: str) -> Block:
         if not _list(values[key]):
             raise GridError(f"{where}: {key} is empty; name at least one.")
     task, metrics = str(values["task"]), _tuple(values["metrics"], str, where)
-    check_name("task", task, ("accuracy", *TASKS), f"{where}: there is no")
+    check_name("task", task, ("accuracy", *TASKS), where)
     for metric in metrics:
-        check_name("metric", metric, tuple(METRICS), f"{where}: there is no")
+        check_name("metric", metric, tuple(METRICS), where)
     return Block(task, metrics, _tuple(values["scores"], str, where))
 
 
-def _mapping(values: object, where: str, known: tuple[str, ...]) -> dict[str, Any]:
+def _mapping(values: object, where: str, keys: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(values, dict):
-        raise GridError(f"{where} is no mapping; write one 'key: value' on each line.")
+        raise GridError(f"{where} is not a mapping; write one 'key: value' on each line.")
     for key in values:
-        check_name("key", key, known, f"{where}: there is no")
+        check_name("key", key, keys, where)
     return {str(key): value for key, value in values.items()}
 
 

@@ -42,7 +42,7 @@ def columns(grid: Grid) -> list[Figure]:
 def study_table(study: Study, quoted: bool) -> Table:
     """All cells that are done; the note says what is not done, and why."""
     grid = study.grid
-    rows = [relabel(row, cell.label) for cell in grid.cells for row in study.outcome(cell).rows]
+    rows = [relabel(row, cell.label) for cell in grid.cells for row in study.result(cell).rows]
     published = [with_prediction_stream(row) for row in paper_rows(grid.published)] if quoted and grid.published else []
     labels = [cell.label for cell in grid.cells]
     table = compare(rows, columns(grid), lines=labels, quoted=published, reference=grid.reference, title=grid.title)
@@ -87,7 +87,7 @@ def figure_csv(study: Study, table: Table | None) -> str:
 
 
 def _points(study: Study) -> Iterable[tuple[Cell, Mapping[str, Any]]]:
-    return ((cell, point) for cell in study.grid.cells for point in study.outcome(cell).points)
+    return ((cell, point) for cell in study.grid.cells for point in study.result(cell).points)
 
 
 def _foreign(block: Block, cells: Iterable[Cell]) -> list[str | float | None]:

@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from dsui.cli import app
-from dsui.cli.choice import WrongUsage
+from dsui.cli.errors import UsageError
 from dsui.data.dataset import Subset
 from dsui.data.folder import folder_set
 from dsui.data.registry import load
@@ -107,7 +107,9 @@ def test_a_folder_is_named_with_its_prefix(
     monkeypatch.chdir(tmp_path)
     assert "did you mean photos?" in str(dsui(*command, name).exception)
     (tmp_path / name).mkdir()
-    assert str(dsui(*command, name).exception) == f"no data set {name!r}; a folder is named folder:{name}."
+    assert (
+        str(dsui(*command, name).exception) == f"no data set {name!r}; for the folder of that name write folder:{name}."
+    )
 
 
 def test_a_folder_called_like_a_set_that_cannot_train_is_mentioned(
@@ -190,9 +192,11 @@ def test_a_run_among_the_images_would_be_a_class_and_is_refused(
         (split, split / "test" / "run"),
     ):
         result = dsui(*TRAIN, *SHAPE, "--data", f"folder:{data}", "--out", out)
-        assert isinstance(result.exception, WrongUsage)
+        assert isinstance(result.exception, UsageError)
         assert f"--out {out} lies among the images of folder:{data}; choose a folder outside" in str(result.exception)
         assert not out.exists()
+    outliers = dsui(*TRAIN, "--data", "digits", "--outliers", f"folder:{whole}", "--out", whole / "run").exception
+    assert f"--out {whole / 'run'} lies among the images of folder:{whole}" in str(outliers)
     works(*TRAIN, *SHAPE, "--data", f"folder:{split}", "--out", split / "runs")
     works("evaluate", split / "runs", *MISSED, "--quiet")
 
@@ -220,7 +224,7 @@ def test_training_images_alone_are_trained_on_and_what_is_left_to_evaluate_is_sa
 
 def test_few_steps_in_an_epoch_are_told_of(tmp_path: Path) -> None:
     data = digits_in_files(tmp_path / "mine")
-    note = "images make 2 steps of 40 an epoch; --set batch=10 makes more of them."
+    note = "images make only 2 steps of 40 an epoch; --set batch=10 makes more steps."
     trained = works(*TRAIN, *SHAPE, "--data", f"folder:{data}", "--calibration", "0.3", "--out", tmp_path / "a")
     assert note in trained.stderr
     quick = [*TRAIN, *SHAPE, "--data", f"folder:{data}", "--set", "batch=8", "--out", tmp_path / "b"]

@@ -1,4 +1,4 @@
-"""The cells of a study that a user asked for, and how far they are."""
+"""The cells of a study that a user selects, and their states."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dsui.cli.choice import WrongUsage, chosen, known
+from dsui.cli.arguments import check_name, parse_names
+from dsui.cli.errors import UsageError
 from dsui.data.registry import FOLDER, folder_path
 from dsui.errors import DsuiError
 from dsui.experiments.grid import Cell, Grid
 from dsui.experiments.study import Job, Study
 
-FACTS: dict[str, Callable[[Cell], str]] = {
+SELECTORS: dict[str, Callable[[Cell], str]] = {
     "method": lambda cell: cell.predictor,
     "data": lambda cell: cell.config.data,
     "backbone": lambda cell: cell.config.backbone,
@@ -21,11 +22,12 @@ FACTS: dict[str, Callable[[Cell], str]] = {
     "known": lambda cell: cell.config.known or "none",
     "label": lambda cell: cell.label,
 }
-"""What --only may choose by."""
+"""The keys of --only."""
 
 
 class CellState(NamedTuple):
-    """`trains`: whether its run, which later cells may share, is trained for it; `seconds` of that, None if unknown."""
+    """`trains`: whether this cell's run, which later cells may share, is still to be trained; `seconds`: how long that
+    takes, None if unknown."""
 
     name: str
     state: str
@@ -34,52 +36,54 @@ class CellState(NamedTuple):
     seconds: float | None
 
 
-def filtered(grid: Grid, only: Sequence[str], seeds: str) -> list[Cell]:
-    """The cells that fit --only and --seeds."""
+def select_cells(grid: Grid, only: Sequence[str], seeds: str) -> list[Cell]:
+    """The cells that match --only and --seeds."""
     cells = list(grid.cells)
-    for choice in only:
-        fact, sign, values = choice.partition("=")
+    for condition in only:
+        key, sign, values = condition.partition("=")
         if not sign:
-            raise WrongUsage(f"--only {choice} is no choice; write --only method=dsui, with one of {', '.join(FACTS)}.")
-        known("key of --only", fact, FACTS)
-        kept = chosen(f"{fact} in this grid", values, map(FACTS[fact], grid.cells))
-        cells = [cell for cell in cells if FACTS[fact](cell) in kept]
+            raise UsageError(
+                f"--only {condition} has no value; write --only method=dsui, with one of {', '.join(SELECTORS)}."
+            )
+        check_name("key of --only", key, SELECTORS)
+        kept = parse_names(f"{key} in this grid", values, map(SELECTORS[key], grid.cells))
+        cells = [cell for cell in cells if SELECTORS[key](cell) in kept]
     if seeds:
-        kept = chosen("seed in this grid", seeds, (str(cell.config.seed) for cell in grid.cells))
+        kept = parse_names("seed in this grid", seeds, (str(cell.config.seed) for cell in grid.cells))
         cells = [cell for cell in cells if str(cell.config.seed) in kept]
     if not cells:
         raise DsuiError("no cell fits all of --only and --seeds; loosen them.")
     return cells
 
 
-def named(study: Study, keys: str) -> list[Cell]:
-    """The cells that a process was started for."""
+def cells_by_key(study: Study, keys: str) -> list[Cell]:
+    """The cells of --cell, which the process of one job is started with."""
     cells = {cell.key: cell for cell in study.grid.cells}
     for key in keys.split(","):
         if key not in cells:
             raise DsuiError(f"{study.grid.name} has no cell {key}, so it was changed; start the study again.")
-        if absent := study.absent(cells[key]):
+        if missing := study.missing_data(cells[key]):
             raise DsuiError(
-                f"{cells[key].name} needs {', '.join(absent)}, which is not here; {_remedy(absent[0], study)}."
+                f"{cells[key].name} needs {', '.join(missing)}, which is not here; {_remedy(missing[0], study)}."
             )
     return [cells[key] for key in keys.split(",")]
 
 
-def states(study: Study, cells: Sequence[Cell], jobs: Sequence[Job]) -> list[CellState]:
+def cell_states(study: Study, cells: Sequence[Cell], jobs: Sequence[Job]) -> list[CellState]:
     seconds = dict(zip((job[0].key for job in jobs), study.training_seconds(jobs), strict=True))
     return [
         CellState(cell.name, *study.state(cell), seconds.get(cell.key, 0) != 0, seconds.get(cell.key)) for cell in cells
     ]
 
 
-def counted(found: Sequence[CellState]) -> str:
-    """How many are in which state: "2 done, 1 failed"."""
-    return ", ".join(f"{count} {kind}" for kind, count in Counter(cell.state for cell in found).items())
+def count_states(states: Sequence[CellState]) -> str:
+    """How many cells are in which state: "2 done, 1 failed"."""
+    return ", ".join(f"{count} {kind}" for kind, count in Counter(cell.state for cell in states).items())
 
 
-def missing_data(study: Study, cells: Sequence[Cell]) -> list[str]:
-    """What to fetch, and how many cells wait for it."""
-    waiting = Counter(name for cell in cells if not study.done(cell) for name in study.absent(cell))
+def missing_data_notes(study: Study, cells: Sequence[Cell]) -> list[str]:
+    """For each missing data set: how many cells need it, and how to get it."""
+    waiting = Counter(name for cell in cells if not study.done(cell) for name in study.missing_data(cell))
     return [
         f"{'1 cell needs' if count == 1 else f'{count} cells need'} {name}: {_remedy(name, study)}"
         for name, count in waiting.items()
@@ -87,7 +91,6 @@ def missing_data(study: Study, cells: Sequence[Cell]) -> list[str]:
 
 
 def _remedy(name: str, study: Study) -> str:
-    """Own images nobody else can fetch."""
     if name.startswith(FOLDER):
         return f"put your images into {folder_path(name).absolute()} or correct its name in the grid"
     return f"dsui data get {name}" + ("" if study.root is None else f" --root {shlex.quote(str(study.root))}")

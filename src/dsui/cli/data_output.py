@@ -1,4 +1,4 @@
-"""What `dsui data` prints for a person."""
+"""The tables that `dsui data` prints."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dsui.data.check import Report, SplitReport
 from dsui.data.registry import DATASETS, SPLITS
 
 
-def sets_table(root: Path) -> Table:
-    """Every data set, and what of it lies below `root`."""
-    caption = "Own images: folder:PATH with train/CLASS/* and test/CLASS/*, or with CLASS/*"
+def datasets_table(root: Path) -> Table:
+    """Every data set, and which of its splits are in `root`."""
+    caption = "Your own images: folder:PATH with train/CLASS/* and test/CLASS/*, or with CLASS/*"
     table = Table(
         title=Text(f"Data sets at {root}"), caption=caption, box=box.SIMPLE, collapse_padding=True, pad_edge=False
     )
@@ -36,7 +36,7 @@ def sets_table(root: Path) -> Table:
 
 
 def print_report(report: Report) -> None:
-    """What a check found, split by split."""
+    """Print what a check found, split by split."""
     table = Table(title=Text(report.name), box=box.SIMPLE)
     for heading in ("split", "images", "shape", "channel means", "images per class", "state"):
         table.add_column(heading, justify="right" if heading == "images" else "left")

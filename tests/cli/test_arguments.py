@@ -1,11 +1,11 @@
-"""The device of a command, and what it does to the process."""
+"""Arguments that commands share."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from dsui.cli import device
+from dsui.cli import arguments
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ from dsui.cli import device
 def test_freed_memory_is_kept_where_the_cpu_works(
     monkeypatch: pytest.MonkeyPatch, name: str, gpu: bool, chosen: str
 ) -> None:
-    asked: list[str] = []
+    kept: list[bool] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    monkeypatch.setattr(device, "keep_freed_memory", lambda: asked.append("kept"))
-    assert device.command_device(name).type == chosen
-    assert asked == (["kept"] if chosen == "cpu" else [])
+    monkeypatch.setattr(arguments, "keep_freed_memory", lambda: kept.append(True))
+    assert arguments.select_device(name).type == chosen
+    assert kept == ([True] if chosen == "cpu" else [])

@@ -10,8 +10,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from dsui import __main__
+from dsui import __main__, __version__
+from dsui.cli import app
 
 INTERRUPTED = """
 import sys
@@ -61,3 +63,7 @@ def test_the_command_and_the_module_start_alike() -> None:
     assert getattr(import_module(module), function) is __main__.main
     done = subprocess.run([sys.executable, "-m", "dsui", "--version"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.split()[0]) == (0, "dsui")
+
+
+def test_version_is_printed() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output == f"dsui {__version__}\n"

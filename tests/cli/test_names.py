@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from dsui.backbones import registry as backbones
-from dsui.cli import app, documents, names
-from dsui.cli.bars import Bars
+from dsui.cli import app, names
 from dsui.data.registry import DATASETS, PSEUDO
 from dsui.detectors import registry as detectors
 from dsui.evaluation.tasks import TASKS
@@ -38,10 +35,10 @@ def test_names_are_those_of_the_registries() -> None:
 
 
 def completed(line: str) -> list[str]:
-    """What bash is offered for the last word of the line."""
+    """What bash offers for the last word of the line."""
     words = line.split(" ")
-    asked = {"_DSUI_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    result = CliRunner().invoke(app, [], prog_name="dsui", env=asked)
+    environment = {"_DSUI_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    result = CliRunner().invoke(app, [], prog_name="dsui", env=environment)
     assert result.exit_code == 0
     return result.stdout.split()
 
@@ -90,20 +87,3 @@ print(CliRunner().invoke(app, [], prog_name="dsui").stdout.split()[0], {"torch",
 def test_help_completion_and_wrong_names_do_not_wait_for_pytorch() -> None:
     answer = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
     assert answer.stdout == "dsui set()\n"
-
-
-def test_what_is_no_number_is_null_for_a_program(capsys: pytest.CaptureFixture[str]) -> None:
-    documents.show({"a": [float("nan"), 1.5, (float("inf"),)]})
-    assert "".join(capsys.readouterr().out.split()) == '{"a":[null,1.5,[null]]}'
-
-
-@pytest.mark.parametrize(
-    ("terminal", "quiet", "live"), [(True, False, True), (True, True, False), (False, False, False)]
-)
-def test_a_bar_is_for_a_terminal_that_was_not_asked_for_silence(terminal: bool, quiet: bool, live: bool) -> None:
-    stream = io.StringIO()
-    with Bars(Console(file=stream, force_terminal=terminal, quiet=quiet)) as bars:
-        bars.show("photos [test]", 1, 2)
-        bars.bar.refresh()
-    assert bars.live == live
-    assert ("photos [test]" in stream.getvalue()) == live

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dsui.cli.training_screen import TrainingScreen
+from dsui.cli.train_progress import TrainingProgress
 
 
 def test_a_line_counts_from_one_and_says_how_long_it_still_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    with TrainingScreen(silent=False, epochs=100) as screen:
+    with TrainingProgress(silent=False, epochs=100) as progress:
         for epoch in (0, 98, 99):
-            screen.epoch({"epoch": epoch, "step": 7, "loss": 1.23456, "accuracy": 0.4, "seconds": 35.25})
+            progress.epoch({"epoch": epoch, "step": 7, "loss": 1.23456, "accuracy": 0.4, "seconds": 35.25})
     words = "loss 1.235, training accuracy 0.4, 35.2 s"
     assert capsys.readouterr().err.splitlines() == [
         f"epoch 1/100: {words}, about 58 min left",
@@ -20,6 +20,6 @@ def test_a_line_counts_from_one_and_says_how_long_it_still_takes(capsys: pytest.
 
 
 def test_nothing_is_said_when_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    with TrainingScreen(silent=True, epochs=2) as screen:
-        screen.epoch({"epoch": 0, "loss": 1.0, "seconds": 1.0})
+    with TrainingProgress(silent=True, epochs=2) as progress:
+        progress.epoch({"epoch": 0, "loss": 1.0, "seconds": 1.0})
     assert capsys.readouterr().err == ""

@@ -1,0 +1,146 @@
+"""Arguments and options that several commands share, and checks of what a user typed for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from os.path import expanduser, isdir
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dsui.cli import names
+from dsui.cli.errors import UnknownDataError, UsageError
+from dsui.cli.names import completion
+from dsui.host_memory import keep_freed_memory
+from dsui.spelling import unknown_name
+
+if TYPE_CHECKING:
+    import torch
+
+    from dsui.training.step import Mode
+
+FOLDER = "folder:"
+"""Begins the name of a data set that is a folder of the user's own images."""
+DEVICES = ("auto", "cpu", "cuda")
+MODES: dict[str, Mode | None] = {"auto": None, "eager": "eager", "compiled": "compiled", "graph": "graph"}
+
+Device = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Where to compute: cpu, cuda, or auto for a GPU if there is one.",
+        autocompletion=completion(lambda: DEVICES),
+    ),
+]
+Foreign = Annotated[
+    str,
+    typer.Option(
+        metavar="NAMES",
+        help="Data sets of images unlike the training images, as in svhn,folder:PATH.  [default: those on this "
+        "machine]",
+        autocompletion=completion(names.foreign),
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
+KeepOutputs = Annotated[
+    bool, typer.Option("--cache/--no-cache", help="Keep the network's outputs in the run folders, to reuse them.")
+]
+StepMode = Annotated[
+    str,
+    typer.Option(
+        "--mode",
+        metavar="NAME",
+        help=f"How training steps are executed: {', '.join(MODES)}.",
+        autocompletion=completion(lambda: MODES),
+    ),
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", help="Print no progress, notes or summaries; errors are still printed.")
+]
+Root = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Where the data sets are.  [default: $DSUI_DATA, else ~/.cache/dsui/data]"),
+]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="For folder:PATH: leave out files that cannot be read.")]
+
+
+def parse_path(text: str) -> Path:
+    """A path; an empty text, as an unset shell variable gives, is an error, since it would mean the current folder."""
+    if not text:
+        raise UsageError("a path is empty; write . for the current folder.")
+    return Path(text)
+
+
+def check_share(value: float | None) -> float | None:
+    """Callback of an option for a share of the images in [0, 1)."""
+    if value is not None and not 0 <= value < 1:
+        advice = f"write {value / 100:g} for {value:g} %" if 1 < value <= 100 else "write one as 0.05 or 0.95"
+        raise typer.BadParameter(f"{value:g} is not a share of the images below 1; {advice}.")
+    return value
+
+
+def check_positive_share(value: float | None) -> float | None:
+    """Callback of an option for a share of the images in (0, 1)."""
+    if value == 0:
+        raise typer.BadParameter("0 is not a share of the images between 0 and 1; write one as 0.05 or 0.95.")
+    return check_share(value)
+
+
+def check_name(kind: str, name: str, choices: Iterable[str]) -> str:
+    """The name, or a UsageError that suggests the nearest choice."""
+    every = list(choices)
+    if name not in every:
+        raise UsageError(unknown_name(kind, name, every))
+    return name
+
+
+def split_names(text: str) -> list[str]:
+    """The names in "a, b", each once."""
+    return list(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
+def parse_names(kind: str, text: str, choices: Iterable[str]) -> list[str]:
+    """The names in "a,b", each checked; every choice for "all"."""
+    every = list(dict.fromkeys(choices))
+    return every if text == "all" else [check_name(kind, name, every) for name in split_names(text)]
+
+
+def parse_foreign(text: str) -> list[str] | None:
+    """The data sets of --foreign; None where the option is empty, which means those on this machine."""
+    return [check_dataset(name, names.foreign()) for name in split_names(text)] if text else None
+
+
+def check_dataset(name: str, more: Iterable[str] = ()) -> str:
+    """The name, if it is one of `dsui data list` or of `more`, or folder:PATH."""
+    if name == FOLDER:
+        raise UnknownDataError("folder: needs a path, as in folder:photos.")
+    if not name.startswith(FOLDER) and name not in (every := (*names.data(), *more, f"{FOLDER}PATH")):
+        if isdir(expanduser(name)):
+            raise UnknownDataError(f"no data set {name!r}; for the folder of that name write {FOLDER}{name}.")
+        raise UnknownDataError(unknown_name("data set", name, every))
+    return name
+
+
+def check_outside_images(option: str, path: Path, data: str) -> None:
+    """Raise if a path to write to lies in folder:PATH, where it would be taken for a class of images later."""
+    if not data.startswith(FOLDER):
+        return
+    from dsui.data.folder import is_split
+    from dsui.data.registry import folder_path
+
+    folder = folder_path(data)
+    image_folders = [folder / "train", folder / "test"] if is_split(folder) else [folder]
+    if any(path.resolve().is_relative_to(images.resolve()) for images in image_folders):
+        raise UsageError(f"{option} {path} lies among the images of {data}; choose a folder outside.")
+
+
+def select_device(name: str) -> torch.device:
+    """The device for --device cpu, cuda or auto. On a CPU the process keeps the memory that it frees."""
+    check_name("device", name, DEVICES)
+    from dsui.device import choose_device
+
+    device = choose_device(name)
+    if device.type == "cpu":
+        keep_freed_memory()
+    return device

@@ -1,0 +1,103 @@
+"""Results on stdout or in a file: tables in their formats, and JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dsui.cli.arguments import check_name, parse_path
+from dsui.cli.errors import UsageError
+from dsui.cli.names import completion
+from dsui.errors import DsuiError
+
+if TYPE_CHECKING:
+    from dsui.report.tables import Table
+
+
+class Format(StrEnum):
+    terminal = "terminal"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+    json = "json"
+
+
+FILE_FORMATS = {".csv": Format.csv, ".json": Format.json, ".tex": Format.latex}
+"""By the ending of a file's name; all others are Markdown."""
+
+TableFormat = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help=f"Format of the table: {', '.join(Format)}.",
+        parser=lambda text: Format(check_name("format", text, Format)),
+        autocompletion=completion(lambda: Format),
+    ),
+]
+TableFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        parser=parse_path,
+        help="Write the table to this file; .csv, .json and .tex choose its format, all other names Markdown.",
+    ),
+]
+
+
+def check_format(table_format: Format, out: Path | None, as_json: bool) -> None:
+    """Raise if --json and --format contradict each other; with --out, --format is for the file."""
+    if as_json and out is None and table_format is not Format.terminal:
+        raise UsageError("--json and --format both say what to print; leave one out, or name a file with --out.")
+
+
+def write_table(table: Table, table_format: Format, out: Path | None) -> None:
+    """Print the table, or write it to `out`, whose name decides the format where --format does not."""
+    from rich.console import Console
+
+    from dsui.errors import RunError
+    from dsui.report import table_forms
+    from dsui.runs.files import write_atomic
+
+    if table_format is Format.terminal and out is None:
+        console = Console()
+        console.print(table_forms.to_terminal(table, console.width, console.is_terminal))
+        return
+    if table_format is Format.terminal and out is not None:
+        table_format = FILE_FORMATS.get(out.suffix.lower(), Format.markdown)
+    render = {
+        Format.markdown: table_forms.to_markdown,
+        Format.latex: table_forms.to_latex,
+        Format.csv: table_forms.to_csv,
+        Format.json: table_forms.to_json,
+    }[table_format]
+    text = render(table).removesuffix("\n") + "\n"
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        try:
+            write_atomic(out, lambda stream: stream.write(text.encode()))
+        except RunError as error:
+            why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
+            raise DsuiError(f"{out} cannot be written ({why}); choose another --out.") from error
+
+
+def print_json(content: object) -> None:
+    """One JSON document: NaN and infinity become null, paths become text."""
+    typer.echo(json.dumps(to_json_value(content), indent=2, default=str, allow_nan=False))
+
+
+def to_json_value(content: object) -> object:
+    """The content with null in place of NaN and infinity, which JSON does not have."""
+    if isinstance(content, Mapping):
+        return {str(name): to_json_value(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [to_json_value(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

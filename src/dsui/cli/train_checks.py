@@ -1,0 +1,96 @@
+"""What `dsui train` finds out before it begins, so that a user does not learn it hours later."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import typer
+
+from dsui.cli.arguments import FOLDER, check_dataset
+from dsui.cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from dsui.data.dataset import ImageSet
+    from dsui.runs.config import RunConfig
+
+LARGE_BACKBONES = ("resnet18", "vgg16")
+"""These take hours on a CPU."""
+FEW_STEPS = 4
+"""Fewer steps in an epoch than this are worth a note."""
+
+
+def check_data(data: str, outliers: str | None, folder_options: bool) -> None:
+    """Raise if the data sets do not exist or do not go with each other or with the options of folder:PATH."""
+    used = [name for name in (data, outliers) if name is not None]
+    for name in used:
+        check_dataset(name)
+    if folder_options and not any(name.startswith(FOLDER) for name in used):
+        raise UsageError(f"--size, --channels and --skip-bad are for folder:PATH; {data} is used as published.")
+    if outliers is not None and not outliers.startswith(FOLDER):
+        from dsui.data.registry import dataset_info, or_folder
+
+        if "train" not in dataset_info(outliers).splits:
+            advice = f"name another set{or_folder(outliers)}"
+            raise UsageError(f"--outliers {outliers}: it has no training images; {advice}.")
+    if outliers is not None and _real_path(outliers) == _real_path(data):
+        raise UsageError(f"--outliers {outliers}: the network is trained on these images as its own; name others.")
+
+
+def without_slash(data: str) -> str:
+    """folder:PATH for folder:PATH/, so that the run has one name for it."""
+    return data.rstrip("/") if data.startswith(FOLDER) and data.rstrip("/") != FOLDER else data
+
+
+def has_test_images(data: str) -> bool:
+    """Whether the data set has test images; raises if those of a folder have classes without training images."""
+    if not data.startswith(FOLDER):
+        return True
+    from dsui.data.folder import is_split, split_files
+    from dsui.data.registry import folder_path
+
+    folder = folder_path(data)
+    if is_split(folder) and not (folder / "test").is_dir():
+        return False
+    split_files(folder, "test")
+    return True
+
+
+def print_notes(config: RunConfig, whole: ImageSet, images: ImageSet, *, has_test: bool, device: str) -> None:
+    """Print to stderr what a user might not expect; `images` are the part of `whole` that is trained on."""
+    notes = _notes_on_files(whole)
+    if not has_test:
+        rest = "`dsui evaluate` needs --on held-out" if config.held_out else "there are no images to evaluate it with"
+        notes.append(f"{config.data} has no folder test, so {rest}.")
+    if device == "cpu" and config.backbone in LARGE_BACKBONES:
+        notes.append(f"{config.backbone} takes long without a GPU; begin with --backbone small --recipe demo.")
+    batch, count = config.recipe.batch, len(images.labels)
+    steps = count // batch
+    if 0 < steps < FEW_STEPS:
+        per_epoch = f"{steps} step{'s' * (steps > 1)} of {batch}"
+        notes.append(
+            f"{count} images make only {per_epoch} an epoch; --set batch={max(2, batch // 4)} makes more steps."
+        )
+    for note in notes:
+        typer.echo(note, err=True)
+
+
+def _notes_on_files(images: ImageSet) -> list[str]:
+    """About images of folder:PATH that are not trained on although the user did not exclude them by name."""
+    from dsui.data.folder import FolderSet
+
+    if not isinstance(images, FolderSet):
+        return []
+    notes = []
+    if images.set_aside:
+        count = len(images.files) + len(images.skipped) + images.set_aside
+        notes.append(f"{images.set_aside} of {count} images of {images.name} are set aside for test.")
+    if images.skipped:
+        check = f"`dsui data check {images.name} --skip-bad` names them"
+        notes.append(f"{len(images.skipped)} files are left out; {check}.")
+    return notes
+
+
+def _real_path(name: str) -> str:
+    """A data set's name, or the real path of a folder, which may be spelled in several ways."""
+    return os.path.realpath(os.path.expanduser(name.removeprefix(FOLDER))) if name.startswith(FOLDER) else name

@@ -1,0 +1,71 @@
+"""The points that runs leave for a figure."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+
+from dsui.data.registry import load
+from dsui.experiments import figure_points
+from dsui.experiments.study import Study
+from dsui.experiments.study_table import figure_csv
+from dsui.runs.model import load_model, run_facts
+from tests.support.tiny_grid import run_study, tiny_study
+
+FIGURE = """
+title: Figure
+figure: %s
+data: digits
+backbone: small
+recipe: demo
+set: {epochs: 2}
+seeds: [0]
+tasks: [ood]
+foreign: [photos]
+runs:
+  - {method: dsui}
+"""
+
+
+def test_distributions_are_the_moments_of_probabilities_and_entropies(tmp_path: Path) -> None:
+    study = Study(tiny_study(tmp_path, FIGURE % "distributions").grid, tmp_path)
+    (cell,) = run_study(study)
+    rows = list(csv.DictReader(figure_csv(study, None).splitlines()))
+    assert len(rows) == 4 * 11  # Max.P. and Ent. of two streams, ten digits and the photographs
+    model = load_model(run_facts(study.run_path(cell)), torch.device("cpu"))
+    test = load("digits", "test")
+    with torch.no_grad():
+        p = model.method.predict(model.transform.plain(test.read(torch.arange(797)))).logits.double().softmax(1)
+    sevens = p[test.labels == 7]
+    entropies = torch.distributions.Categorical(sevens).entropy()
+    for score, values in (("max_probability", sevens.amax(1)), ("entropy", entropies)):
+        (row,) = [row for row in rows if (row["x"], row["score"]) == ("7", score)]
+        assert int(row["images"]) == len(sevens)
+        # float32 networks in batches of 500 and of 797
+        assert float(row["mean"]) == pytest.approx(values.mean().item(), abs=1e-4)
+        assert float(row["deviation"]) == pytest.approx(values.std().item(), abs=1e-4)
+
+
+def test_the_embedding_places_own_images_alone_and_with_foreign_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figure_points, "EMBEDDED", 100)
+    study = Study(tiny_study(tmp_path, FIGURE % "embedding").grid, tmp_path)
+    run_study(study)
+    rows = list(csv.DictReader(figure_csv(study, None).splitlines()))
+    own, both = ([row for row in rows if row["panel"] == panel] for panel in ("own", "with foreign"))
+    assert {row["class"] for row in own} == set("0123456789")
+    assert {row["class"] for row in both} == {*"0123456789", "photos"}
+    assert len(both) == len(own) + sum(row["class"] == "photos" for row in both)
+    digits, photos = (
+        torch.tensor([[float(row["x"]), float(row["y"])] for row in both if (row["class"] == "photos") is foreign])
+        for foreign in (False, True)
+    )
+    assert bool(torch.isfinite(torch.cat([digits, photos])).all())
+    # a photograph's nearest neighbour is mostly a photograph: the net was trained on digits for two epochs
+    distances = torch.cdist(photos, torch.cat([photos, digits]))
+    distances[:, : len(photos)].fill_diagonal_(torch.inf)
+    assert (distances.argmin(1) < len(photos)).float().mean() > 0.8
