@@ -31,7 +31,7 @@ IMAGES, BATCH, REPEATS = 50_000, 256, 5
 
 
 class PillowImages(Dataset[Tensor]):
-    """What training scripts of the field do for each image in a worker."""
+    """What common training scripts do for each image in a worker."""
 
     def __init__(self, pixels: Tensor) -> None:
         self.pixels = pixels.permute(0, 2, 3, 1).contiguous().numpy()
@@ -50,7 +50,7 @@ class PillowImages(Dataset[Tensor]):
 
 
 def smooth_images() -> MemorySet:
-    """Random images with neighbouring pixels alike, so that padding and crops show in the statistics."""
+    """Random smooth images, so that padding and crops show in the statistics."""
     coarse = torch.rand(IMAGES, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     pixels = (torch.nn.functional.interpolate(coarse, 32, mode="bilinear") * 255).to(torch.uint8)
     return MemorySet("random", ("only",), pixels, torch.zeros(IMAGES, dtype=torch.int64))
@@ -80,7 +80,7 @@ def dsui_batches(images: MemorySet, device: torch.device) -> Iterator[Tensor]:
 
 
 def captured_batches(images: MemorySet, device: torch.device) -> Iterator[Tensor]:
-    """The same as one CUDA graph, which is how a training step runs it: gather, hash, crop, flip, normalise."""
+    """The same as one CUDA graph, as in a training step: gather, hash, crop, flip, normalise."""
     source, transform = ResidentLoader(images, device), Transform().to(device)
     indices = torch.zeros(BATCH, dtype=torch.int64, device=device)
     now = torch.zeros((), dtype=torch.int64, device=device)
@@ -150,7 +150,7 @@ def report() -> str:
 
 
 def show(path: Path) -> None:
-    """The first photograph patches, as they are and in three epochs, one row each."""
+    """Draw the first photograph patches, unchanged and in three epochs, one row each."""
     images, transform = load("photos", "test"), Transform()
     indices = torch.arange(12)
     pixels = images.read(indices)

@@ -1,13 +1,13 @@
-"""Time to evaluate post-hoc detectors: dsui's one pass and cached outputs against a network run for each of them.
+"""Time to evaluate post-hoc detectors: one pass with cached outputs (dsui) against one network pass for each detector.
 
     python benchmarks/evaluation.py [--out benchmarks/evaluation-cpu.md]
 
-The loop fits and asks one detector after the other, as libraries do whose detectors wrap a model: each one that is
-fitted runs the network over the training images, and each one runs it over the in-domain images and every foreign set.
-dsui runs it once over each set, writes the outputs to disk, and computes every score from there. Both use the same
-network, batches, detectors and metrics, with images on the device; dsui's time includes its own scores, which the loop
-does not compute. Untrained weights and random images, since only time is measured: ResNet18 and 3x32x32 on a GPU, the
-small net and 1x28x28 on a CPU. Medians of interleaved repeats, all in one run.
+The loop fits and runs one detector after the other, like libraries whose detectors wrap a model. Each detector that is
+fitted runs the network over the training images, and each runs it over the in-domain images and every foreign set.
+dsui runs the network once over each set, writes the outputs to disk, and computes every score from there. Both use the
+same network, batches, detectors and metrics, with images on the device. dsui's time includes its own scores, which the
+loop does not compute. Weights are untrained and images random, because only time is measured: ResNet18 and 3x32x32 on a
+GPU, the small net and 1x28x28 on a CPU. Times are medians of interleaved repeats, all in one run.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ SETTINGS = {
 
 class Timing(NamedTuple):
     images: int
-    """That went through the network."""
+    """The number of images that went through the network."""
     seconds: float
     figures: Figures
 
 
 class RandomSources(ImageSources):
-    """Sets of random images in memory, in the place of a run's data."""
+    """Sets of random images in memory, in place of a run's data."""
 
     def __init__(self, facts: RunFacts, sets: dict[str, MemorySet]) -> None:
         super().__init__(facts.config, facts.classes)
@@ -101,7 +101,7 @@ def random_sets(setting: Setting) -> dict[str, MemorySet]:
 
 
 def untrained_run(folder: Path, setting: Setting) -> RunFacts:
-    """A run's folder as training would leave it."""
+    """Write a run folder as training would."""
     recipe = load_recipe(setting.recipe, "cifar10")
     channels, size, _ = setting.shape
     config = RunConfig(
@@ -133,7 +133,7 @@ def metrics_of(own: Tensor, foreign: Tensor) -> dict[str, float]:
 
 
 def loop(model: Model, sets: dict[str, MemorySet]) -> Timing:
-    """One detector after the other, each with its own passes."""
+    """Evaluate one detector after the other, each with its own passes."""
     sources = {name: ResidentLoader(images, model.device) for name, images in sets.items()}
     seen, figures = 0, {}
     synchronise(model.device)
@@ -153,7 +153,7 @@ def loop(model: Model, sets: dict[str, MemorySet]) -> Timing:
 
 
 def dsui(facts: RunFacts, sets: dict[str, MemorySet], device: torch.device, detectors: tuple[str, ...]) -> Timing:
-    """What `dsui evaluate --tasks ood --detectors all` does, from a cache that may be empty or full."""
+    """Do what `dsui evaluate --tasks ood --detectors all` does, with an empty or a full cache."""
     seen = 0
 
     def count(_name: str, done: int, total: int) -> None:
@@ -163,8 +163,8 @@ def dsui(facts: RunFacts, sets: dict[str, MemorySet], device: torch.device, dete
     synchronise(device)
     began = time.perf_counter()
     with OutputCache(facts, device) as cache:
-        asked = Evaluation(cache, RandomSources(facts, sets), detectors, count)
-        rows = list(asked.rows("ood", FOREIGN))
+        evaluation = Evaluation(cache, RandomSources(facts, sets), detectors, count)
+        rows = list(evaluation.rows("ood", FOREIGN))
     synchronise(device)
     seconds = time.perf_counter() - began
     return Timing(seen, seconds, {(str(row.score), str(row.foreign)): row.metrics["auroc"] for row in rows})
@@ -176,7 +176,7 @@ def synchronise(device: torch.device) -> None:
 
 
 def disagreement(found: Figures, expected: Figures) -> float:
-    """The largest difference of an AUROC."""
+    """The largest difference between two AUROCs."""
     return max(abs(found[name.replace("-", "_"), foreign] - value) for (name, foreign), value in expected.items())
 
 

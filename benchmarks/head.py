@@ -1,12 +1,12 @@
-"""Time and peak memory of the mixture's log-density, forward and backward, against two other ways to write it.
+"""Time and peak memory of the mixture's log-density, forward and backward, against two other implementations.
 
     python benchmarks/head.py [--out benchmarks/head-cpu.md]
 
-Each way computes ln GMM_i(z) for every sample and class, [B, C], and the gradients of z, means, log-variances
-and mixing logits. `dsui` is `dsui.density`; `MixtureSameFamily` is torch.distributions; `broadcast` forms
-(z - mu)^2 / b as a [B, C, K, M] tensor. The last row of a GPU's table is the dsui way replayed as a CUDA graph
-against the six float32 products it consists of, TF32 off in both. All figures of a table are from one run:
-medians of interleaved repeats.
+Each implementation computes ln GMM_i(z) for every sample and class, [B, C], and the gradients of z, means,
+log-variances and mixing logits. `dsui` is `dsui.density`; `MixtureSameFamily` is torch.distributions; `broadcast` forms
+(z - mu)^2 / b as a [B, C, K, M] tensor. On a GPU a second table
+compares dsui, replayed as a CUDA graph, with the six float32 products it consists of, with TF32 off in both. All
+figures of a table are from one run: medians of interleaved repeats.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run_once(way: Way, tensors: tuple[Tensor, ...]) -> None:
 
 
 def seconds(way: Way, tensors: tuple[Tensor, ...]) -> float:
-    """Seconds a run: of one run on the CPU, of ten in a row on a GPU, as in training."""
+    """Seconds per run: one run on the CPU, ten in a row on a GPU, as in training."""
     if not tensors[0].is_cuda:
         start = time.perf_counter()
         run_once(way, tensors)
@@ -82,7 +82,7 @@ def seconds(way: Way, tensors: tuple[Tensor, ...]) -> float:
 
 
 def median_seconds(batch: int, classes: int, device: str) -> dict[str, float]:
-    """nan for a way that runs out of memory."""
+    """Medians in seconds; nan for an implementation that runs out of memory."""
     tensors = inputs(batch, classes, device)
     times: dict[str, list[float]] = {name: [] for name in WAYS}
     for repeat in range(REPEATS + 1):
@@ -97,7 +97,7 @@ def median_seconds(batch: int, classes: int, device: str) -> dict[str, float]:
 
 
 def fits(name: str, batch: int, classes: int, device: str) -> bool:
-    """Whether the eight [B, C, K, M] tensors that the other ways hold at once have room."""
+    """Whether the eight [B, C, K, M] tensors that the other implementations hold at once fit into memory."""
     if name == "dsui":
         return True
     needed = 8 * 4 * batch * classes * COMPONENTS * FEATURES
@@ -109,7 +109,7 @@ def fits(name: str, batch: int, classes: int, device: str) -> bool:
 
 
 def peak_mib(name: str, batch: int, classes: int, device: str) -> float:
-    """Peak memory beyond the inputs. On the CPU a fresh process runs the way alone and reads its high-water mark."""
+    """Peak memory beyond the inputs. On the CPU a fresh process runs one implementation and reads its maximum."""
     if not fits(name, batch, classes, device):
         return math.nan
     if device == "cuda":
@@ -162,7 +162,7 @@ def graph_milliseconds(work: Callable[[], None]) -> Callable[[], float]:
 
 
 def graph_ratio(batch: int, classes: int) -> tuple[float, float]:
-    """Milliseconds of the dsui way and of its six bare products, each as one CUDA graph, replayed in turns."""
+    """Milliseconds of dsui and of its six bare products, each as one CUDA graph, replayed in turns."""
     torch.set_float32_matmul_precision("highest")
     tensors = inputs(batch, classes, "cuda")
     total = classes * COMPONENTS

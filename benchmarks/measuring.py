@@ -1,4 +1,4 @@
-"""What the benchmarks share: their command line, and a clock for steps that run on a device."""
+"""Shared by the benchmarks: their command line, and a clock for steps that run on a device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 
 def command(description: str | None) -> argparse.ArgumentParser:
-    """With `--out`; a benchmark may add options of its own."""
+    """A parser with `--out`; a benchmark may add its own options."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="write the table to this file")
     return parser
@@ -29,7 +29,7 @@ def the_device() -> torch.device:
 
 
 def seconds_each(steps: Iterator[object], count: int, device: torch.device, pause: float) -> float:
-    """Of `count` steps, the device's work included; in the pause before, another way's workers come to rest."""
+    """Seconds per step over `count` steps, including work on the device. The pause lets other workers finish first."""
     time.sleep(pause)
     _wait(device)
     start = time.perf_counter()

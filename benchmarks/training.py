@@ -2,11 +2,11 @@
 
     python benchmarks/training.py [--out benchmarks/training-cpu.md]
 
-All ways train the same network on the same 50,000 random images in batches of 256 with Adam. The ordinary loop has a
-DataLoader whose workers crop and flip with Pillow (8 of them, or 2 on a machine with fewer than 8 processors), bfloat16
-autocast and channels_last on a GPU. On a GPU the networks are ResNet18 and VGG16 with the paper's neck; on a CPU it is
-the small net, and all are timed again as `dsui train` runs there, with freed memory kept. Medians of interleaved
-repeats, all in one run; below, where the time of a step on a GPU goes.
+All steps train the same network on the same 50,000 random images in batches of 256 with Adam. The ordinary loop has a
+DataLoader whose workers crop and flip with Pillow (8 workers, or 2 on a machine with fewer than 8 processors), and on a
+GPU bfloat16 autocast and channels_last. On a GPU the networks are ResNet18 and VGG16 with the paper's neck. On a CPU it
+is the small net, and all steps are timed again with freed memory kept, as in `dsui train`. Times are medians of
+interleaved repeats, all in one run. On a GPU a second table shows where the time of a step goes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EAGER, GRAPH, COMPILED = "dsui, eager", "dsui, one CUDA graph", "dsui, compiled 
 DETERMINISTIC = "dsui, one CUDA graph, deterministic"
 MODES: dict[str, Mode] = {EAGER: "eager", GRAPH: "graph", COMPILED: "compiled"}
 Timing = dict[str, float]
-KINDS = {  # the first kind with a part of a kernel's name in it takes the kernel
+KINDS = {  # a kernel belongs to the first kind that has a part of its name
     "batch norm": ("bn_fw", "bn_bw", "batch_norm", "batchnorm", "cudnn_bn"),
     "optimizer": ("multi_tensor", "fused_adam", "adam"),
     "convolution": ("conv", "fprop", "dgrad", "wgrad", "implicit", "cutlass__5x_cudnn", "xmma"),
@@ -65,7 +65,7 @@ class LabelledPillowImages(Dataset[tuple[Tensor, int]]):
 
 
 def random_images() -> MemorySet:
-    """Class patterns under noise, so that the loss has something to do."""
+    """Class patterns with noise, so that there is something to learn."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(CLASSES, (IMAGES,), generator=generator)
     shape = (3, 32, 32)
@@ -77,7 +77,7 @@ def random_images() -> MemorySet:
 def ordinary_steps(
     images: MemorySet, backbone: str, recipe: Recipe, device: torch.device, workers: int
 ) -> Iterator[None]:
-    """What a training script of the field does with the DS-UI head."""
+    """What a common training script does, with the DS-UI head."""
     on_gpu = device.type == "cuda"
     net = build("dsui", backbone, images.shape[0], CLASSES, recipe).to(device)
     if on_gpu:
@@ -129,7 +129,7 @@ def dsui_steps(trainer: Trainer) -> Iterator[None]:
 
 
 def deterministic_steps(images: MemorySet, backbone: str, recipe: Recipe, device: torch.device) -> Iterator[None]:
-    """As `dsui train --deterministic` does: a graph keeps the kernels that were chosen when it was captured."""
+    """Steps as in `dsui train --deterministic`: a graph keeps the kernels that were chosen when it was captured."""
     with_trials = torch.backends.cudnn.benchmark
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
@@ -173,7 +173,7 @@ def kernels(steps: Iterator[None]) -> tuple[dict[str, int], dict[str, float]]:
 
 
 def kernel_table(trainer: Trainer, steps: Iterator[None], linear: Iterator[None], total: float) -> list[str]:
-    """Where a captured step's time goes, beside the same step with a linear head."""
+    """Where the time of a captured step goes, compared with the same step with a linear head."""
     (launches, spent), (linear_launches, linear_spent) = kernels(steps), kernels(linear)
     flops, limit = step_flops(trainer), card_limit(trainer.device)
     return [
@@ -258,7 +258,7 @@ def compare(
 
 def report() -> str:
     device = measuring.the_device()
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which deterministic products ask for
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required for deterministic products
     processors = os.cpu_count() or 1
     workers = 8 if processors >= 8 else 2
     torch.backends.cudnn.benchmark = True

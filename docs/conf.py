@@ -1,21 +1,25 @@
 """How sphinx builds the site: `make docs` writes docs/_build/html, without a network and without a warning.
 
-The pages are Markdown that a code host shows as well. Three things are added here:
+The pages are Markdown that a code host shows as well. This file adds three things:
 
-* In docs/api a fence {modules} lists modules; each becomes a section, and NAME.* stands for all modules of a package.
-* A link to a file outside docs, which is no page of the site, becomes a download; one to a folder, its text alone.
-* Docstrings are plain text: `code` between single backquotes, lists that begin with *, and what is indented is shown
-  as it is.
+* In docs/api a fence {modules} lists modules. Each becomes a section, and NAME.* stands for all modules of a package.
+* A link to a file outside docs becomes a download, because the file is not a page of the site. A link to a folder
+  becomes plain text.
+* Docstrings are plain text: `code` between single backquotes, lists that begin with *, and indented lines that are
+  shown unchanged.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import TypeVar
 
+from docutils.nodes import Element
 from sphinx.application import Sphinx
 
 from dsui import __version__
@@ -45,9 +49,8 @@ toc_object_entries_show_parents = "hide"
 python_maximum_signature_line_length = 100
 
 nitpick_ignore_regex = [
-    # Other packages' names, whose own pages cannot be asked without a network, and type variables.
-    ("py:.*", r"(collections|numpy|np|pathlib|PIL|sklearn|torch|typing|Image)\..*|NDArray|Path|Tensor"),
-    ("py:class", r"dsui\.deploy\.files\.(Item|Made)"),
+    # Names of other packages, whose own pages need a network.
+    ("py:.*", r"(collections|io|numpy|np|pathlib|PIL|sklearn|torch|typing|Image)\..*|NDArray|Path|Tensor"),
 ]
 
 MODULES = re.compile(r"^```\{modules\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -72,7 +75,7 @@ def _sections(fence: re.Match[str]) -> str:
 
 
 def restructured(lines: Iterable[str]) -> list[str]:
-    """A docstring's lines as reStructuredText that shows them as they were meant."""
+    """The lines of a docstring as reStructuredText that shows them unchanged."""
     found: list[str] = []
     literal = listed = False
     for line in lines:
@@ -116,12 +119,20 @@ def _process(app: Sphinx, what: str, name: str, item: object, options: object, l
 def _signature(
     app: Sphinx, what: str, name: str, item: object, options: object, signature: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
-    """A default that a dataclass makes anew is shown as "...", which sphinx can read."""
+    """Show a default that a dataclass creates for each object as "...", which sphinx can read."""
     del app, what, name, item, options
     return signature and signature.replace("<factory>", "..."), returned
+
+
+def _is_type_variable(app: Sphinx, domain: object, node: Element) -> bool | None:
+    """Accept a reference to a type variable of ours, which has no description to point to."""
+    del app, domain
+    module, _, name = node["reftarget"].rpartition(".")
+    return isinstance(getattr(sys.modules.get(module), name, None), TypeVar) or None
 
 
 def setup(app: Sphinx) -> None:
     app.connect("source-read", _read)
     app.connect("autodoc-process-docstring", _process)
     app.connect("autodoc-process-signature", _signature)
+    app.connect("warn-missing-reference", _is_type_variable)
