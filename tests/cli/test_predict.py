@@ -250,8 +250,8 @@ def test_names_that_are_no_text_are_written_as_they_are(dsui: Predict, place: Pl
     ("words", "status", "sentence"),
     [
         (["--coverage", "0.9", "--risk", "0.1"], 2, "choose --coverage or --risk, not both"),
-        (["--coverage", "95"], 2, "'--coverage': 95 is no share of the images below 1; write 0.95 for 95 %"),
-        (["--coverage", "1"], 2, "1 is no share of the images below 1; write one as 0.05 or 0.95"),
+        (["--coverage", "95"], 2, "'--coverage': 95 is not a share of the images below 1; write 0.95 for 95 %"),
+        (["--coverage", "1"], 2, "1 is not a share of the images below 1; write one as 0.05 or 0.95"),
         (["--risk", "0.001"], 1, "cannot assure a risk of 0.001"),
         (["--out", "p.txt"], 2, "--out p.txt has the wrong ending"),
         (["--out", "p.csv", "--json"], 2, "name a file ending in .jsonl"),
