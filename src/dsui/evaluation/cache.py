@@ -32,7 +32,7 @@ from dsui.data.pipeline import open_loader, plain_batches
 from dsui.errors import DsuiError, RunError
 from dsui.methods.registry import effective_options
 from dsui.outputs import DEFINITION, Outputs
-from dsui.runs.files import wait_for_lock
+from dsui.runs.files import wait_for_lock, write_atomic
 from dsui.runs.model import Model, RunFacts, load_model, short_fingerprint
 
 CHUNK = 10_000
@@ -230,14 +230,12 @@ class OutputCache:
 
 def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Beside and renamed. Not forced to the disk, as a checkpoint is: what a power cut takes is computed again."""
-    beside = path.with_name(f"{path.name}.part")
+    # not save_file, whose files nobody else may read
+    content = save({name: value.contiguous() for name, value in tensors.items()}, metadata)
     try:
-        # not save_file, whose files nobody else may read
-        beside.write_bytes(save({name: value.contiguous() for name, value in tensors.items()}, metadata))
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise _unwritten(path, error) from error
+        write_atomic(path, lambda stream: stream.write(content), path.with_name(f"{path.name}.part"), durable=False)
+    except RunError as error:
+        raise _unwritten(path, error.__cause__) from error
 
 
 def _metadata(path: Path) -> dict[str, str]:

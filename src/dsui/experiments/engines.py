@@ -54,7 +54,7 @@ def several_processes(
     waiting, running, free = list(jobs), list[_Running](), list(range(count))
     with Interruption() as interruption:
         try:
-            while (waiting or running) and not interruption.wanted:
+            while (waiting or running) and not interruption.requested:
                 while waiting and free:
                     job, slot = waiting.pop(0), free.pop(0)
                     begins(job)
@@ -70,7 +70,7 @@ def several_processes(
                     ended(each.job, time.monotonic() - each.began, each.process.returncode)
         finally:
             _stop([each.process for each in running])
-        return not interruption.wanted
+        return not interruption.requested
 
 
 def visible_gpus() -> list[str]:
