@@ -395,14 +395,14 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(facts: RunFacts) -> None:
 def test_no_chunk_that_could_not_be_written_goes_unnoticed(
     facts: RunFacts, monkeypatch: pytest.MonkeyPatch, full_at: int
 ) -> None:
-    write = Path.write_bytes
+    rename = Path.replace
 
-    def until_full(path: Path, content: bytes) -> int:
+    def until_full(path: Path, target: Path) -> Path:
         if f"-{full_at:05d}." in path.name:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return write(path, content)
+        return rename(path, target)
 
-    monkeypatch.setattr(Path, "write_bytes", until_full)
+    monkeypatch.setattr(Path, "replace", until_full)
     with pytest.raises(DsuiError, match=rf"{full_at:05d}\.safetensors cannot be written \(No space left on device\)"):
         OutputCache(facts, CPU).get(source())
 

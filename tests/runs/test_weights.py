@@ -66,7 +66,7 @@ def test_each_unusable_file_is_named_with_its_fault(tmp_path: Path) -> None:
     folder.mkdir()
     assert "is missing" in refuses(tmp_path / "absent")
     assert "not fully covered" in refuses(cut)
-    assert "no safetensors file" in refuses(text)
+    assert "not a safetensors file" in refuses(text)
     assert "cannot be read" in refuses(folder)
 
 

@@ -17,7 +17,7 @@ def test_ctrl_c_a_request_to_end_and_a_closed_terminal_are_wishes(number: signal
     try:
         with Interruption() as interruption:
             os.kill(os.getpid(), number)
-            assert interruption.wanted
+            assert interruption.requested
         assert not heard
     finally:
         signal.signal(number, former)
@@ -26,7 +26,7 @@ def test_ctrl_c_a_request_to_end_and_a_closed_terminal_are_wishes(number: signal
 def test_the_first_signal_is_a_wish_and_the_second_acts_as_usual() -> None:
     with Interruption() as interruption:
         os.kill(os.getpid(), signal.SIGINT)
-        assert interruption.wanted
+        assert interruption.requested
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -36,7 +36,7 @@ def test_a_signal_that_the_process_was_told_to_ignore_is_ignored() -> None:
     try:
         with Interruption() as interruption:
             os.kill(os.getpid(), signal.SIGINT)
-            assert not interruption.wanted
+            assert not interruption.requested
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, former)

@@ -33,7 +33,7 @@ from dsui.data.pipeline import open_loader, plain_batches
 from dsui.errors import DsuiError, RunError
 from dsui.methods.registry import effective_options
 from dsui.outputs import DEFINITION, Outputs
-from dsui.runs.files import wait_for_lock
+from dsui.runs.files import wait_for_lock, write_atomic
 from dsui.runs.model import Model, RunFacts, load_model, predict_inputs, seeded_sampling, short_fingerprint
 
 CHUNK = 10_000
@@ -234,16 +234,13 @@ class OutputCache:
 
 
 def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write under another name, then rename. Unlike a checkpoint it is not forced to the disk: outputs that a power cut
-    destroys are computed again."""
-    partial = path.with_name(f"{path.name}.part")
+    """Unlike a checkpoint it is not forced to the disk: outputs that a power cut destroys are computed again."""
+    # not save_file: its files can be read by their owner alone
+    content = save({name: value.contiguous() for name, value in tensors.items()}, metadata)
     try:
-        # not save_file: its files can be read by their owner alone
-        partial.write_bytes(save({name: value.contiguous() for name, value in tensors.items()}, metadata))
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise _write_error(path, error) from error
+        write_atomic(path, lambda stream: stream.write(content), path.with_name(f"{path.name}.part"), durable=False)
+    except RunError as error:
+        raise _write_error(path, error.__cause__) from error
 
 
 def _metadata(path: Path) -> dict[str, str]:

@@ -57,7 +57,7 @@ def run_in_processes(
     waiting, running, free = list(jobs), list[_Running](), list(range(processes))
     with Interruption() as interruption:
         try:
-            while (waiting or running) and not interruption.wanted:
+            while (waiting or running) and not interruption.requested:
                 while waiting and free:
                     job, slot = waiting.pop(0), free.pop(0)
                     job_starts(job)
@@ -72,7 +72,7 @@ def run_in_processes(
                     job_finished(each.job, time.monotonic() - each.began, each.process.returncode)
         finally:
             _stop([each.process for each in running])
-        return not interruption.wanted
+        return not interruption.requested
 
 
 def visible_gpus() -> list[str]:

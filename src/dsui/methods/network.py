@@ -1,4 +1,4 @@
-"""Backbone and, where the recipe asks for it, the paper's neck: images [B, C, H, W] to features [B, M]."""
+"""The backbone and, if the recipe has one, the paper's neck: images [B, C, H, W] to features [B, M]."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dsui.recipe import Recipe
 
 
 class FeatureNetwork(nn.Module):
-    """`ending` says how the neck ends for the output layer that follows; see `dsui.backbones.neck`."""
+    """`ending`: how the neck ends, which depends on the output layer after it; see `dsui.backbones.neck`."""
 
     def __init__(self, backbone: str, channels: int, recipe: Recipe, ending: Ending) -> None:
         super().__init__()
@@ -29,8 +29,8 @@ class FeatureNetwork(nn.Module):
 
 
 class OutputLayer(nn.Linear):
-    """y = W z + b in float32, also where autocast lowers the layers before it: y in bfloat16 would change the gradient
-    of a loss by one or two per cent."""
+    """y = W z + b in float32, also where autocast lowers the layers before it, because y in bfloat16 would change the
+    gradient of a loss by one or two per cent."""
 
     def forward(self, features: Tensor) -> Tensor:
         with torch.autocast(features.device.type, enabled=False):
@@ -39,7 +39,7 @@ class OutputLayer(nn.Linear):
 
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Within it a part in training neither moves its batch-norm statistics nor drops anything out."""
+    """Within it, a module in training mode neither updates batch-norm statistics nor applies dropout."""
     training = module.training
     module.eval()
     try:

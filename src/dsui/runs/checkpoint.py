@@ -1,7 +1,7 @@
-"""A checkpoint on disk: whole or not at all, never a risk to open, and seldom enough to cost nothing.
+"""A checkpoint on disk: whole or not at all, safe to open, and rare enough to cost almost nothing.
 
-A file is written beside, brought to the disk and renamed, so that a kill or a full disk leaves the former one. torch
-writes a checksum of every part but does not look at it again; `load_state` does, before anything is unpickled.
+`write_atomic` writes it, so that a kill or a full disk leaves the former one. torch writes a checksum of every part but
+never checks it; `load_state` does, before anything is unpickled.
 """
 
 from __future__ import annotations
@@ -21,16 +21,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-SCHEMA = 1  # of state.pt and model.safetensors; raised when older code could not read what newer code writes
-SHORTEST_PAUSE = 60.0  # seconds between checkpoints
-UNREADABLE = (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)  # of a file that may be whole all the same
-PAUSE_PER_SAVE = 49.0  # a save of d seconds and 49 d seconds of training: 2 % of the time is spent on saving
+SCHEMA = 1
+"""Of state.pt and model.safetensors; raised when older code cannot read what newer code writes."""
+SHORTEST_PAUSE = 60.0
+"""Seconds between checkpoints."""
+PAUSE_PER_SAVE = 49.0
+"""A save of d seconds is followed by 49 d seconds of training, so that saving takes 2 % of the time."""
+UNREADABLE = (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)
+"""Errors of a file that may still be whole."""
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
     """Write tensors and plain values, nested in dicts, lists and tuples; nothing else could be loaded again.
 
-    The lock of a run keeps others away, so that what a kill leaves may have a name that the next save writes over.
+    The lock of a run keeps others away, so the temporary file has a fixed name, and the next save replaces what a kill
+    left of it.
     """
     content = {"schema": SCHEMA, "state": dict(state)}
     write_atomic(path, lambda stream: torch.save(content, stream), temporary=path.with_name(f"{path.name}.tmp"))
@@ -47,9 +52,9 @@ def load_state(path: Path, map_location: torch.device | str) -> dict[str, Any] |
         return None
     except (MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # a forged or foreign file can fail in any way inside the unpickler
+    except Exception as error:  # a forged or foreign file can make the unpickler fail in any way
         if isinstance(error, OSError) and error.errno in UNREADABLE:
-            raise RunError(f"{path} cannot be read ({error.strerror}); mend this and run again.") from error
+            raise RunError(f"{path} cannot be read ({error.strerror}); repair this and run again.") from error
         raise RunError(
             f"{path} is not a whole checkpoint of dsui; delete it to train from the beginning, or choose another --out."
         ) from error
@@ -67,9 +72,9 @@ def check_schema(path: Path, schema: object) -> None:
 
 
 def check_room(path: Path, needed_bytes: int) -> None:
-    """Refuse a run folder, made already or not, that cannot be written to or whose disk has too little room.
+    """Refuse a run folder, existing or not, that cannot be written to or whose disk has too little room.
 
-    `needed_bytes` are those of two checkpoints, since the former stays until the next is whole.
+    `needed_bytes` are those of two checkpoints, because the former stays until the next is whole.
     """
     existing = next(folder for folder in (path, *path.parents) if folder.exists())
     try:
@@ -85,7 +90,10 @@ def check_room(path: Path, needed_bytes: int) -> None:
 
 
 class Pacer:
-    """When a checkpoint is due: at most every `shortest` seconds and 2 % of the time; by one monotonic clock."""
+    """When a checkpoint is due: at most every `shortest` seconds and for at most 2 % of the time.
+
+    Times are those of one monotonic clock.
+    """
 
     def __init__(self, now: float, shortest: float = SHORTEST_PAUSE) -> None:
         self._ended = now

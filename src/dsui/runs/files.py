@@ -1,4 +1,7 @@
-"""Files that are written whole or not at all, and locks between processes: once, for everything dsui keeps on disk."""
+"""Files that are written whole or not at all, lines that are appended whole, and locks between processes.
+
+Everything dsui keeps on disk is written here, except downloads and predictions, whose parts are kept to continue.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,18 @@ def not_written(path: Path, error: OSError) -> RunError:
     """The error for a file that could not be written."""
     return RunError(
         f"{path} could not be written ({error.strerror}); "
-        "the last good checkpoint, if any, is kept, so mend this and run again."
+        "the last good checkpoint, if any, is kept, so repair this and run again."
     )
 
 
-def write_atomic(path: Path, write: Callable[[IO[bytes]], object], temporary: Path | None = None) -> None:
-    """Let `write` fill a temporary file, bring it to the disk, and rename it to `path`.
+def write_atomic(
+    path: Path, write: Callable[[IO[bytes]], object], temporary: Path | None = None, durable: bool = True
+) -> None:
+    """Let `write` fill a temporary file, and rename it to `path`.
 
-    A kill or a full disk leaves the former file. `temporary` is by default a name that no other call uses. A link is
-    followed, so that its target is replaced. A device or a pipe is written to directly.
+    A kill or a full disk leaves the former file. `durable` also forces the new file to the disk before the rename, so
+    that a power cut leaves one of the two whole. `temporary` is by default a name that no other call uses. A link is
+    followed and its target replaced. A device or a pipe is written to directly.
     """
     path = path.resolve() if path.is_symlink() else path
     if path.exists() and not path.is_file() and not path.is_dir():
@@ -46,8 +52,9 @@ def write_atomic(path: Path, write: Callable[[IO[bytes]], object], temporary: Pa
     try:
         with temporary.open("wb") as stream:
             write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
         temporary.replace(path)
     except (OSError, RuntimeError) as error:
         # torch's zip writer turns an error of the disk into a RuntimeError
@@ -58,9 +65,10 @@ def write_atomic(path: Path, write: Callable[[IO[bytes]], object], temporary: Pa
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
-    # Some file systems cannot sync a folder. A power cut may then bring back the former file, which is whole too.
-    with contextlib.suppress(OSError):
-        _sync_folder(path.parent)
+    if durable:
+        # Some file systems cannot sync a folder. A power cut may then bring back the former file, which is whole too.
+        with contextlib.suppress(OSError):
+            _sync_folder(path.parent)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -71,8 +79,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 def append_lines(path: Path, lines: bytes) -> None:
     """Append whole lines in one write, all of them or none; an OSError where the disk refuses.
 
-    A reader may trust every line that ends with a newline. A last line without one, left by a killed process, is ended
-    first, so that it spoils only itself.
+    A reader may trust every line that ends with a newline. A last line without one, left by a killed process, gets its
+    newline first, so that it damages no other line.
     """
     with path.open("a+b", buffering=0) as stream:
         start = stream.seek(0, os.SEEK_END)
@@ -86,8 +94,8 @@ def append_lines(path: Path, lines: bytes) -> None:
 def lock_or_refuse(path: Path) -> FileIO:
     """An open file that stays locked until it is closed, or until the process dies.
 
-    A BlockingIOError with the holder's process number, or None, as its only argument where another process has it.
-    Windows has no such lock: there it is left to the user to write a run from one process at a time.
+    Where another process holds the lock, a BlockingIOError has that process's number, or None, as its only argument.
+    Windows has no such lock: there the user must write a run from one process at a time.
     """
     with ExitStack() as on_error:
         stream = on_error.enter_context(path.open("a+b", buffering=0))

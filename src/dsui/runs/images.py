@@ -1,4 +1,4 @@
-"""Which images a run reads, and which it trains on: those of its known classes, without the ones it holds out."""
+"""Which images a run reads, and which it trains on: those of its known classes without those it holds out."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from dsui.errors import DsuiError
 from dsui.runs.config import RunConfig
 
 IMAGES = "images"
-"""Where the weights' metadata hold the digest of the images a run was trained on, and that of its outliers."""
+"""Key in the metadata of the weights: the digests of the images a run was trained on, and of its outliers."""
 SPLIT_SEED = 0
-"""Of the held-out images: one for all runs, so that models are compared on the same ones."""
+"""Draws the held-out images: one seed for all runs, so that models are compared on the same images."""
 
 
 def usual_share(data: str) -> float:
-    """Of the training images, what is held out where nobody says how much."""
+    """The share of the training images that is held out by default."""
     return 0.1 if data.startswith(FOLDER) else 0.0
 
 
 def read_split(config: RunConfig, name: str, split: str, root: Path | None) -> ImageSet:
-    """A split of the run's data set or of another one; own files at the run's size, and sifted where the run did so."""
+    """A split of the run's data set or of another one; a folder is read at the run's size and with its `skip_bad`."""
     if name.startswith(FOLDER):
         return load(name, split, size=config.size, channels=config.channels, skip_bad=config.skip_bad)
     return load(name, split, root)
 
 
 def training_images(config: RunConfig, whole: ImageSet) -> ImageSet:
-    """`whole` is the training split of the run's data set, as it was loaded."""
+    """The part of `whole`, the training split of the run's data set, that the run trains on."""
     known = known_images(config, whole)
     return known if config.held_out == 0 else subset(known, _parts(known, config.held_out)[0], known.name)
 
 
 def held_out_images(config: RunConfig, whole: ImageSet) -> ImageSet:
-    """Those of `whole` that the run did not train on."""
+    """The part of `whole`, the training split of the run's data set, that the run set aside."""
     if config.held_out == 0:
         raise DsuiError(
             "this run held no images out; train it with --calibration 0.1, or evaluate it on the test split."
@@ -55,13 +55,13 @@ def known_images(config: RunConfig, images: ImageSet) -> ImageSet:
 
 
 def digest(images: ImageSet) -> str:
-    """What a run remembers of its images: classes and labels, and of image files their names and sizes."""
+    """What a run records about its images: classes, labels, and the names and sizes of image files; as 16 digits."""
     facts = [images.classes, images.shape, images.labels.tolist(), *_files(images)]
     return hashlib.sha256(" ".join(map(str, facts)).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _files(images: ImageSet) -> list[tuple[str, str, int]]:
-    """Class folder, name and size of every file; none of images that are not files."""
+    """Class folder, name and size of every file; empty for images that are not files."""
     if isinstance(images, Subset):
         files = _files(images.images)
         return [files[index] for index in images.indices.tolist()] if files else []
@@ -69,7 +69,8 @@ def _files(images: ImageSet) -> list[tuple[str, str, int]]:
 
 
 def _parts(images: ImageSet, share: float) -> tuple[Tensor, Tensor]:
-    """Indices to train on and indices held out, ascending; of every class the same share, and at least one of each."""
+    """Indices to train on and indices held out, ascending; the same share of every class, and at least one image of it
+    on each side."""
     if not 0 < share < 1:
         raise DsuiError(f"--calibration {share} must be a share of the training images between 0 and 1, as in 0.1.")
     labels = images.labels

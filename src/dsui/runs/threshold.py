@@ -1,16 +1,16 @@
-"""Which uncertainties to accept, chosen by n calibration images the model was not trained on.
+"""Which uncertainties to accept, chosen with n calibration images that the model was not trained on.
 
 By coverage c: the k-th smallest of their uncertainties, k = ceil((n + 1) c). A new image of the same kind is then
 accepted with a probability of at least c and, without ties, below c + 1 / (n + 1): split conformal prediction
 (Papadopoulos et al., ECML 2002), over the draw of the calibration images and of the new one.
 
 By risk r: the largest of the coverages 5 %, 10 %, ..., 100 % at which few enough of the accepted images are wrong. How
-few is exact for a score that says nothing on images that are wrong with chance r: the chance that any of the 20 counts
-is met is at most 5 %. Each count is the lower quantile, at one level for all 20, of the binomial distribution, as in
-the bound of Clopper and Pearson; the level is the largest that keeps those 5 %. So with 95 % over the draw of the
-calibration images at most a share r of accepted images of the same kind is wrong, provided that more certain images are
-not more often wrong. At 100 % the threshold is the largest calibration uncertainty and not infinity, because neither
-promise is about foreign images.
+few is exact for a score without information, on images that are wrong with probability r: with probability at most 5 %
+any of the 20 counts is met. Each count is the lower quantile of the binomial distribution, at one level for all 20, as
+in the bound of Clopper and Pearson; the level is the largest that keeps those 5 %. So with a probability of 95 % over
+the draw of the calibration images, at most a share r of accepted images of the same kind is wrong, provided that more
+certain images are not wrong more often. At 100 % the threshold is the largest calibration uncertainty and not infinity,
+because neither promise is about foreign images.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from dsui.errors import DsuiError
 CONFIDENCE = 0.95
 LEVELS = 20
 HALVINGS = 12
-"""Of the interval in which the common level is sought: to a part in four thousand."""
+"""How often the interval around the common level is halved: to a four-thousandth of its width."""
 
 
 class Threshold(NamedTuple):
-    """Uncertainties up to `value` are accepted; the rest says what that does to the calibration images."""
+    """Uncertainties up to `value` are accepted; the other fields say what that means for the calibration images."""
 
     value: float
     coverage: float
-    """Share of them that is accepted."""
+    """Share of the calibration images that is accepted."""
     risk: float
     """Share of the accepted ones that is predicted wrongly."""
     images: int
-    """How many there are."""
+    """Number of calibration images."""
 
 
 def at_coverage(uncertainties: Tensor, errors: Tensor, coverage: float) -> Threshold:
-    """From [N] uncertainties and whether each prediction was wrong."""
+    """`uncertainties` [N], and `errors` [N], whether each prediction was wrong."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be a share of the images between 0 and 1, as in 0.95, got {coverage}.")
-    count, share = len(uncertainties), Fraction(str(coverage))  # as it was written: 20 * 0.95 is 19, not more
+    count, share = len(uncertainties), Fraction(str(coverage))  # exactly as written: 20 * 0.95 is 19, not more
     kept = math.ceil((count + 1) * share)
     if kept > count:
         needed = math.ceil(share / (1 - share))
@@ -62,14 +62,14 @@ def at_coverage(uncertainties: Tensor, errors: Tensor, coverage: float) -> Thres
 
 
 def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
-    """From [N] uncertainties and whether each prediction was wrong."""
+    """`uncertainties` [N], and `errors` [N], whether each prediction was wrong."""
     if not 0 < risk < 1:
         raise ValueError(f"risk must be a share of wrong predictions between 0 and 1, as in 0.02, got {risk}.")
     count = len(uncertainties)
     ordered, order = uncertainties.sort()
     wrong = errors[order].cumsum(0)
     for kept, allowed in reversed(allowed_errors(count, risk)):
-        accepted = int(torch.searchsorted(ordered, ordered[kept - 1], right=True))  # those that tie with the last too
+        accepted = int(torch.searchsorted(ordered, ordered[kept - 1], right=True))  # with those that tie with the last
         if wrong[accepted - 1] <= allowed:
             return _keeping(kept, uncertainties, errors)
     needed = math.ceil(min(math.log(1 - CONFIDENCE) / math.log1p(-risk), sys.maxsize))
@@ -82,45 +82,46 @@ def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
 
 @lru_cache
 def allowed_errors(images: int, risk: float) -> tuple[tuple[int, int], ...]:
-    """For each coverage how many of the images it keeps, and how many of those may be wrong, -1 for not even none.
+    """For each coverage how many of the images it keeps, and how many of those may be wrong.
 
-    Images that are wrong with chance `risk`, independently, meet one of the counts with a chance of at most 5 %.
+    -1 where even no wrong image would be too little evidence. Images that are wrong independently with probability
+    `risk` meet one of the counts with a probability of at most 5 %.
     """
-    from scipy import stats  # takes as long to load as all of dsui
+    from scipy import stats  # takes as long to import as all of dsui
 
     counts = np.array([-(-level * images // LEVELS) for level in range(1, LEVELS + 1)])
 
     def quantiles(level: float) -> NDArray[np.int64]:
-        largest = stats.binom.ppf(level, counts, risk)  # the smallest count whose chance is at least the level
+        largest = stats.binom.ppf(level, counts, risk)  # the smallest count with a probability of at least the level
         most: NDArray[np.int64] = (largest - (stats.binom.cdf(largest, counts, risk) > level)).astype(np.int64)
         return most
 
     low, high = (1 - CONFIDENCE) / LEVELS, 1 - CONFIDENCE  # the lower one keeps 5 % by the union bound
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        kept = _chance_of_any(counts, quantiles(middle), risk) <= 1 - CONFIDENCE
-        low, high = (middle, high) if kept else (low, middle)
+        is_kept = _probability_of_any(counts, quantiles(middle), risk) <= 1 - CONFIDENCE
+        low, high = (middle, high) if is_kept else (low, middle)
     return tuple(zip(counts.tolist(), quantiles(low).tolist(), strict=True))
 
 
-def _chance_of_any(counts: NDArray[np.int64], allowed: NDArray[np.int64], risk: float) -> float:
-    """That the errors among the first k images are at most the allowed ones, for any k of `counts`."""
+def _probability_of_any(counts: NDArray[np.int64], allowed: NDArray[np.int64], risk: float) -> float:
+    """That for any k of `counts` the errors among the first k images are at most the allowed ones."""
     from scipy import stats
 
-    met, former = 0.0, 0
+    total, former = 0.0, 0
     counted = max(allowed[-1], 0) + 1  # with more errors no count can be met any more
-    chances = np.ones(1)  # of 0, 1, ... errors so far, where no count was met yet
+    probabilities = np.ones(1)  # of 0, 1, ... errors so far, while no count has been met
     for count, most in zip(counts, allowed, strict=True):
         added = stats.binom.pmf(np.arange(counted), count - former, risk)
-        chances = np.convolve(chances, added)[:counted]
-        met += chances[: most + 1].sum()
-        chances[: most + 1] = 0  # none where `most` is -1
+        probabilities = np.convolve(probabilities, added)[:counted]
+        total += probabilities[: most + 1].sum()
+        probabilities[: most + 1] = 0  # nothing where `most` is -1
         former = count
-    return float(met)
+    return float(total)
 
 
 def _keeping(count: int, uncertainties: Tensor, errors: Tensor) -> Threshold:
-    """That accepts the `count` smallest, and any that tie with the last of them."""
+    """The threshold that accepts the `count` smallest, and any that tie with the last of them."""
     value = uncertainties.sort().values[count - 1]
     accepted = uncertainties <= value
     risk = errors[accepted].to(torch.float64).mean().item()

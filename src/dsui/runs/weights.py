@@ -1,6 +1,6 @@
-"""The weights of a run as model.safetensors: tensors by name, and what explains them as text in the metadata.
+"""The weights of a run as model.safetensors: tensors by name, and text that describes them in the metadata.
 
-The format cannot hold code, so that a stranger's weights are safe to open.
+The format cannot hold code, so weights from a stranger are safe to open.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def save_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write `tensors` from any device. Tied ones are written once for each name."""
-    # safetensors refuses tensors that share memory or are not contiguous; a copy of its own is neither
+    # safetensors refuses tensors that share memory or are not contiguous; a fresh copy is neither
     copies = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
@@ -35,7 +35,7 @@ def save_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def _ordered(content: bytes) -> bytes:
-    """The same file with its header's keys sorted: safetensors writes metadata in another order every time."""
+    """The same file with the keys of its header sorted, because safetensors writes metadata in a random order."""
     size = int.from_bytes(content[:8], "little")
     header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
     header = header.ljust(-(-len(header) // 8) * 8)  # tensors stay aligned
@@ -44,18 +44,18 @@ def _ordered(content: bytes) -> bytes:
 
 def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors, on the CPU, and the metadata that `save_weights` wrote."""
-    with _opened(path) as (content, metadata):
+    with _open(path) as (content, metadata):
         return {name: content.get_tensor(name) for name in content.keys()}, metadata  # noqa: SIM118
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata alone, whatever the size of the weights."""
-    with _opened(path) as (_, metadata):
+    """The metadata alone, without reading the weights."""
+    with _open(path) as (_, metadata):
         return metadata
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+def _open(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     try:
         with safe_open(path, framework="pt") as content:
             metadata: dict[str, str] = content.metadata() or {}
@@ -65,6 +65,8 @@ def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     except FileNotFoundError as error:
         raise RunError(f"{path} is missing; train the run to its end or choose another.") from error
     except OSError as error:
-        raise RunError(f"{path} cannot be read ({error}); mend this or choose another run.") from error
+        raise RunError(f"{path} cannot be read ({error}); repair this or choose another run.") from error
     except SafetensorError as error:
-        raise RunError(f"{path} is cut off or no safetensors file ({error}); copy it again or train anew.") from error
+        raise RunError(
+            f"{path} is cut off or not a safetensors file ({error}); copy it again or train again."
+        ) from error

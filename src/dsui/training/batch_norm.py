@@ -1,12 +1,12 @@
-"""Batch norms of a whole model, the head's included: statistics re-estimated, or shared by all processes.
+"""Batch norms of a whole model, including the head's: statistics estimated again, or shared by all processes.
 
 Sharing, with n values per channel over all processes and x^ = (x - mean) / sqrt(var + eps):
 
     mean = sum_r n_r mean_r / n,   n var = sum_r { n_r var_r + n_r (mean_r - mean)^2 }    (Chan et al., 1979)
     dL/dx = weight / sqrt(var + eps) { dy - (sum dy + x^ sum dy x^) / n }                 sums over all processes
 
-No E[x^2] - E[x]^2, which loses the variance of channels with a large mean. `torch.nn.SyncBatchNorm` does
-the same (Ioffe and Szegedy, 2015, over the global batch), but not on a CPU and not for the head.
+Not E[x^2] - E[x]^2, which loses the variance of channels with a large mean. `torch.nn.SyncBatchNorm` does the same
+(Ioffe and Szegedy, 2015, over the global batch), but not on a CPU and not for the head.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def batch_norms(model: nn.Module) -> list[_BatchNorm]:
 
 @torch.no_grad()
 def reestimate(model: nn.Module, inputs: Iterable[Tensor]) -> None:
-    """Running statistics anew, as the plain mean over batches of batch means and unbiased variances.
+    """Estimate the running statistics again, as the plain mean over batches of batch means and unbiased variances.
 
-    For weights that were never trained with their statistics, such as averaged ones. Calls `model` on every
-    input in training mode without dropout; batches of equal size weigh all samples equally.
+    For weights that were never trained with their statistics, such as averaged ones. Calls `model` on every input in
+    training mode without dropout; batches of equal size weight all samples equally.
     """
     norms = batch_norms(model)
     training = {module: module.training for module in model.modules()}
@@ -57,15 +57,15 @@ def reestimate(model: nn.Module, inputs: Iterable[Tensor]) -> None:
         for norm, momentum in momenta.items():
             norm.momentum = momentum
     if count == 0:
-        raise ValueError("there is no batch to estimate statistics from; the old ones were kept.")
+        raise ValueError("there is no batch to estimate statistics from, so the old ones were kept; pass some inputs.")
 
 
 def synchronise(model: nn.Module) -> None:
     """Let every batch norm of `model`, in place, use the statistics of all processes in training mode.
 
-    Parameters, buffers and state-dict keys stay. From then on all processes must run the model in training
-    mode together, the head's `project` and `log_prob` included; batches may differ in size. Without other
-    processes nothing changes.
+    Parameters, buffers and state-dict keys stay. From then on all processes must run the model in training mode
+    together, including the head's `project` and `log_prob`; batches may differ in size. Without other processes nothing
+    changes.
     """
     for norm in batch_norms(model):
         if isinstance(norm, _Synced | SyncedSphereProjection | nn.SyncBatchNorm):
@@ -95,7 +95,7 @@ def synced_batch_norm(
 
 
 class _Synced(_BatchNorm):
-    """What stands before a batch-norm class to make it synchronised."""
+    """Mixed into a batch-norm class, makes it synchronised."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (PyTorch's name)
         if not self.training or _alone():
@@ -111,15 +111,15 @@ class _Synced(_BatchNorm):
 
 
 class SyncedBatchNorm1d(_Synced, nn.BatchNorm1d):
-    """Of [B, C] or [B, C, L]."""
+    """For [B, C] or [B, C, L]."""
 
 
 class SyncedBatchNorm2d(_Synced, nn.BatchNorm2d):
-    """Of [B, C, H, W]."""
+    """For [B, C, H, W]."""
 
 
 class SyncedSphereProjection(SphereProjection):
-    """Of the head."""
+    """The head's projection, with statistics of all processes."""
 
     def _batch_norm(self, x: Tensor, mean: Tensor | None, var: Tensor | None, training: bool) -> Tensor:
         if not training or _alone():
@@ -156,7 +156,7 @@ class _Normalise(torch.autograd.Function):
         gain = scale if weight is None else scale * weight
         dx = gain.view(shape) * (dy - constant.view(shape) - normalised * slope.view(shape))
         _, needs_weight, needs_bias, *_ = ctx.needs_input_grad
-        # a parameter's gradient is the process's own share, to be reduced with those of all other parameters
+        # a parameter's gradient is this process's share, and is reduced with those of all other parameters
         return dx.to(x.dtype), own[1] if needs_weight else None, own[0] if needs_bias else None, *[None] * 4
 
 
@@ -168,7 +168,7 @@ def _global_statistics(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     own_count = own_mean.new_full((1,), x.numel() // x.shape[1])
     rows = own_mean.new_zeros(dist.get_world_size(), 2 * x.shape[1] + 1)
     rows[dist.get_rank()] = torch.cat([own_mean, own_var, own_count])
-    # a sum over otherwise empty rows, because every backend sums on every device and not every one gathers
+    # a sum over otherwise empty rows, because every backend can sum on every device but not every one can gather
     dist.all_reduce(rows)
     means, variances, counts = rows.split([x.shape[1], x.shape[1], 1], dim=1)
     count = counts.sum()

@@ -1,4 +1,4 @@
-"""Several processes as one trainer, under torchrun: who am I, and how do we meet?"""
+"""Several processes as one trainer, under torchrun: this process's place among them, and how they meet."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from dsui.errors import DsuiError
 
 DESCRIPTION = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-"""What torchrun says of a process in the environment."""
+"""The environment variables in which torchrun describes a process."""
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among `size`; only the `leader` writes files and prints."""
+    """This process among `size` of them; only the `leader` writes files and prints."""
 
     rank: int = 0
     size: int = 1
@@ -38,7 +38,7 @@ class World:
 
 @contextmanager
 def joined(device_type: str) -> Iterator[World]:
-    """The world that torchrun describes in the environment; alone without it. nccl on GPUs, gloo on CPUs."""
+    """The world that torchrun describes in the environment, or this process alone. nccl on GPUs, gloo on CPUs."""
     if os.environ.get("WORLD_SIZE", "1") == "1" and "RANK" not in os.environ:
         yield World()
         return
@@ -51,7 +51,7 @@ def joined(device_type: str) -> Iterator[World]:
     if device_type == "cuda":
         torch.cuda.set_device(world.local_rank)
     backend = "nccl" if device_type == "cuda" else "gloo"
-    _import_what_would_keep_the_group()
+    _import_before_the_group()
     distributed.init_process_group(backend, store=_store(world), rank=world.rank, world_size=world.size)
     try:
         yield world
@@ -59,21 +59,21 @@ def joined(device_type: str) -> Iterator[World]:
         distributed.destroy_process_group()
 
 
-def _import_what_would_keep_the_group() -> None:
+def _import_before_the_group() -> None:
     """Import `torch.distributed.nn.functional` before there is a group, so that the group can end.
 
-    Imported later, as DistributedDataParallel does, its functions' default arguments hold the group for ever, and
-    destroying it leaves its threads running (seen with PyTorch 2.13). A thread of gloo that drops a tensor while the
-    interpreter ends aborts the process: "terminate called without an active exception".
+    If it is imported later, as DistributedDataParallel does, its functions' default arguments hold the group for ever,
+    and destroying it leaves its threads running (seen with PyTorch 2.13). A thread of gloo that drops a tensor while
+    the interpreter ends aborts the process: "terminate called without an active exception".
     """
     import_module("torch.distributed.nn.functional")
 
 
 def _store(world: World) -> Store:
-    """Where processes leave their addresses for each other; anew for each restart.
+    """Where processes leave their addresses for each other; a new one for each restart.
 
-    torchrun keeps one store over all restarts. Without a name of its own a restarted process reads the address that a
-    dead one left there (seen with PyTorch 2.13 and gloo).
+    torchrun keeps one store over all restarts. Without a prefix for each, a restarted process would read the address
+    that a dead one left there (seen with PyTorch 2.13 and gloo).
     """
     kept_by_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = TCPStore(

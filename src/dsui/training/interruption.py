@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal as a wish to stop after the present step, so that a run can be saved."""
+"""Ctrl-C, SIGTERM and a closed terminal as a request to stop after the present step, so that a run can be saved."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "
 
 
 class Interruption:
-    """Within its context the first signal sets `wanted`; a second one ends the process as usual.
+    """Within its context the first signal sets `requested`; a second one ends the process as usual.
 
-    Python lets only the main thread listen, so a run in another one is not told.
+    Only the main thread can listen in Python, so a run in another thread gets no signal.
     """
 
     def __init__(self) -> None:
-        self.wanted = False
+        self.requested = False
         self._former: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> Interruption:
         for number in SIGNALS if threading.current_thread() is threading.main_thread() else ():
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as for a job that a script runs in the background
+            if signal.getsignal(number) is not signal.SIG_IGN:  # ignored in a job that a script runs in the background
                 self._former[number] = signal.signal(number, self._note)
         return self
 
@@ -32,7 +32,7 @@ class Interruption:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        self.wanted = True
+        self.requested = True
         self._restore()
 
     def _restore(self) -> None:

@@ -218,7 +218,7 @@ class _Loop:
 
     def _between_steps(self) -> None:
         now = time.monotonic()
-        if self._stop_wanted():
+        if self._stop_requested():
             self._save()
             raise InterruptedRun(
                 f"stopped after step {self.step.steps_done} of {self.trainer.total_steps}; "
@@ -233,12 +233,13 @@ class _Loop:
         if self.folder is not None and self.pacer.due(now):
             self._save()
 
-    def _stop_wanted(self) -> bool:
+    def _stop_requested(self) -> bool:
+        """In this process or in any other."""
         if self.trainer.world.size == 1:
-            return self.interruption.wanted
-        wanted = torch.tensor(float(self.interruption.wanted), device=self.trainer.device)
-        torch.distributed.all_reduce(wanted)
-        return bool(wanted > 0)
+            return self.interruption.requested
+        requests = torch.tensor(float(self.interruption.requested), device=self.trainer.device)
+        torch.distributed.all_reduce(requests)
+        return bool(requests > 0)
 
     def _end_epoch(self, epoch: int) -> None:
         self._check()

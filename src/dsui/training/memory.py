@@ -1,4 +1,4 @@
-"""When a batch does not fit into a GPU's memory: find one that does, by trying."""
+"""When a batch does not fit into a GPU's memory, try smaller ones until one does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 def release() -> None:
-    """Give memory that nothing refers to any more back to the device."""
+    """Give unused memory back to the device."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

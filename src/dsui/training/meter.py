@@ -1,4 +1,4 @@
-"""What an epoch has added up to so far: loss and its terms, hits and samples."""
+"""The sums of an epoch so far: the loss and its terms, hits and samples."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LARGEST_LOSS = 1e6
 
 
 class Meter:
-    """Sums over an epoch, on the device: loss and its terms, hits, samples, and the first step that had diverged.
+    """Sums over an epoch, on the device: the loss and its terms, hits, samples, and the first step that diverged.
 
-    One vector, because adding to it is part of every step and each operation there costs a kernel.
+    They are one vector, because adding to them is part of every step, where each operation costs a kernel.
     """
 
     def __init__(self, device: torch.device, batch: int) -> None:
@@ -26,7 +26,7 @@ class Meter:
         self.diverged_at = torch.full((), -1, dtype=torch.int64, device=device)
 
     def add(self, step: Tensor, means: dict[str, Tensor], hits: Tensor) -> None:
-        """`means` are those over a batch, the loss among them."""
+        """`means` over a batch, the loss among them."""
         if (names := (*means, HITS, SAMPLES)) != self.names:
             self._rename(names)
         self.totals.add_(self.weights * torch.stack([*means.values(), hits.float(), torch.ones_like(means["loss"])]))
@@ -48,9 +48,9 @@ class Meter:
         self.restore(state)
 
     def restore(self, values: dict[str, Tensor]) -> None:
-        """In place, since a captured graph holds the vector; names without a value become 0."""
-        for place, name in enumerate(self.names):
-            self.totals[place] = values.get(name, 0.0)
+        """In place, because a captured graph holds the vector; names without a value become 0."""
+        for index, name in enumerate(self.names):
+            self.totals[index] = values.get(name, 0.0)
 
     def _rename(self, names: Sequence[str]) -> None:
         values = self.state_dict()

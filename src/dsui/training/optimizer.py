@@ -29,7 +29,7 @@ def parameter_groups(method: Method, turn: Turn, recipe: Recipe) -> list[dict[st
 
 
 def make_optimizer(method: Method, turn: Turn, recipe: Recipe, device: torch.device) -> Optimizer:
-    """On a GPU the rate is a device tensor and the update one fused kernel, so that a graph may hold it."""
+    """On a GPU the rate is a device tensor and the update one fused kernel, so that a CUDA graph can hold it."""
     groups = parameter_groups(method, turn, recipe)
     rate: float | Tensor = recipe.peak_rate
     fused = device.type == "cuda"
@@ -44,7 +44,7 @@ def make_optimizer(method: Method, turn: Turn, recipe: Recipe, device: torch.dev
 
 
 def set_rate(optimizer: Optimizer, rate: Tensor) -> None:
-    """Write into the device tensor where there is one, so that a captured graph sees it."""
+    """Written into the device tensor where there is one, so that a captured graph sees it."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].copy_(rate)
@@ -53,6 +53,6 @@ def set_rate(optimizer: Optimizer, rate: Tensor) -> None:
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], largest: float) -> None:
-    """Scale all gradients so that their joint norm is at most `largest`; 0 leaves them alone."""
+    """Scale all gradients so that their joint norm is at most `largest`; 0 leaves them as they are."""
     if largest > 0:
         nn.utils.clip_grad_norm_(parameters, largest)

@@ -11,9 +11,9 @@ Cosine, with the step t = 0 .. ES - 1 and a warm-up of W steps:
     t < W          P (t + 1) / W                                    the peak at t = W - 1
     W <= t         P cos(pi/2 (t - W) / (ES - W))^2                 half a cosine from P to 0, where training ends
 
-The square is (1 + cos pi x) / 2 without its cancellation near x = 1, so the rate of the last of many steps is exact.
+The square is (1 + cos pi x) / 2 without its cancellation near x = 1, so the last rate of a long training is exact.
 
-Held cosine: the cosine, from the share `swa_start` of the steps on held where it is. Weights that are averaged there
+Held cosine: the cosine, which keeps its value after the share `swa_start` of the steps. Weights that are averaged there
 (`average: swa`) keep moving, and their mean lies in a flatter place than any of them (Izmailov et al., UAI 2018).
 """
 

@@ -1,6 +1,6 @@
 """Sharpness-aware minimisation (Foret et al., ICLR 2021).
 
-The gradient is taken not at w but at the worst point of a ball around it, to first order:
+The gradient is taken at the worst point of a ball around w, to first order:
 
     e = radius g(w) / |g(w)|,    w <- optimizer step at w with g(w + e)
 
@@ -11,8 +11,8 @@ A step is therefore two passes over the same batch:
         loss().backward()
     sharpness.descend(); optimizer.step()
 
-|g| is the norm over all parameters together. Under data parallelism g is the mean of all processes, so
-every process climbs to the same point; the paper's processes climb each by its own gradient.
+|g| is the norm over all parameters together. Under data parallelism g is the mean of all processes, so every process
+climbs to the same point; in the paper each process climbs by its own gradient.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from dsui.checks import check_positive
 from dsui.training.batch_norm import batch_norms
 
 EPSILON = 1e-12
-"""Added to |g|, so that a vanishing gradient means no climb instead of 0 / 0; as in the authors' code."""
+"""Added to |g|, so that a vanishing gradient gives no climb instead of 0 / 0; as in the authors' code."""
 
 
 class SharpnessAware:
-    """Moves `parameters` to the worst point within `radius` and back; without host synchronisation.
+    """Moves `parameters` to the worst point within `radius` and back, without host synchronisation.
 
-    Holds a copy of the weights rather than of e: w + e - e is not w in floating point.
+    It keeps a copy of w and not of e, because w + e - e is not w in floating point.
     """
 
     def __init__(self, parameters: Iterable[Tensor], radius: float) -> None:
@@ -41,12 +41,12 @@ class SharpnessAware:
         self.radius = radius
         self._parameters = list(parameters)
         self._kept = [parameter.detach().clone() for parameter in self._parameters]
-        self._up = False
+        self._is_up = False
 
     @torch.no_grad()
     def climb(self) -> None:
         """w += radius g / (|g| + 1e-12), after a backward pass; parameters without a gradient stay."""
-        if self._up:
+        if self._is_up:
             raise ValueError("climb() was called twice; call descend() between.")
         moving = [parameter for parameter in self._parameters if parameter.grad is not None]
         gradients = [parameter.grad for parameter in moving if parameter.grad is not None]
@@ -55,22 +55,22 @@ class SharpnessAware:
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
         torch._foreach_copy_(self._kept, self._parameters)
         torch._foreach_add_(moving, torch._foreach_mul(gradients, self.radius / (norm + EPSILON)))
-        self._up = True
+        self._is_up = True
 
     @torch.no_grad()
     def descend(self) -> None:
         """Restore w to the last bit; the gradients stay those of w + e."""
-        if not self._up:
+        if not self._is_up:
             raise ValueError("descend() without climb(); there are no weights to go back to.")
         torch._foreach_copy_(self._parameters, self._kept)
-        self._up = False
+        self._is_up = False
 
 
 @contextmanager
 def frozen_statistics(model: nn.Module) -> Iterator[None]:
-    """Batch norms inside normalise as before, in training mode by the batch, and keep their running statistics.
+    """Within it, batch norms normalise as usual, in training mode by the batch, but keep their running statistics.
 
-    The statistics at w + e are not those of the network that is kept.
+    The statistics at w + e do not belong to the network that is kept.
     """
     tracked = {norm: norm.track_running_stats for norm in batch_norms(model)}
     try:
