@@ -107,7 +107,7 @@ def test_loss_is_least_at_the_target(name: str) -> None:
 
 
 def best(name: str, label_shares: Tensor, concentration: float) -> tuple[Tensor, float]:
-    """The concentrations with the least loss for an image whose label is drawn anew each time, and that loss."""
+    """The concentrations with the least loss for an image whose label is drawn again each time, and that loss."""
     classes = len(label_shares)
     targets = label_concentrations(torch.arange(classes), classes, concentration)
     logits = torch.zeros(classes, dtype=torch.float64, requires_grad=True)

@@ -123,7 +123,7 @@ def test_every_method_can_be_a_member(member: str) -> None:
 
 def test_better_than_its_mean_member_on_256_digits_over_three_seeds() -> None:
     """Accuracy, misclassification and noise AUROC were 95.8, 96.5 and 95.8 when written; members' means 95.5, 96.2
-    and 94.2. Each is better in every one of the seeds, too; what is asked for here is the mean."""
+    and 94.2. Each is better in every one of the seeds, too; this test requires it of the mean."""
     runs = three_seeds("ensemble", members=3)
     found = means(runs)
     assert all(value > bar for value, bar in zip(found, (0.95, 0.95, 0.945), strict=True))
