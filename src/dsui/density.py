@@ -15,7 +15,7 @@ Squaring out the distance costs digits. Measured against float64, with denominat
   1e-5 of it; no float32 sum of M terms does better there.
 * `precision="exact"` (the same products in float64 after moving the origin to the mean of the means):
   at most 1e-6 for norms to 1e3, variances from 1e-4 to 1e4 and a common offset of 1e4. Below M = 64 a feature
-  within a deviation of 1e-2 of such a mean, where ln N is near 0, was seen to lose 1.3e-6.
+  within a deviation of 1e-2 of such a mean, where ln N is near 0, was measured to lose 1.3e-6.
 
 Products are true float32 or float64 whatever the autocast state and the global TF32 setting.
 """
@@ -128,7 +128,7 @@ def true_precision(device: torch.device) -> Iterator[None]:
     """Run matrix products in the type of their operands: no autocast, no TF32, no bfloat16 emulation.
 
     PyTorch keeps the setting in two interfaces at once (one older, one per backend) and refuses products
-    where they disagree, so both are set and both are put back.
+    where they disagree, so both are set and both are restored.
     """
     cuda, cpu = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     per_backend = cuda.fp32_precision, cpu.fp32_precision
@@ -170,7 +170,7 @@ class _Product(torch.autograd.Function):
 class _MixtureLogProb(torch.autograd.Function):
     """logsumexp_j x_j = max_j x_j - ln max_j softmax_j(x), whose gradient is softmax(x).
 
-    Written out for the number of its operations: at ten classes each costs as much as the arithmetic in it.
+    It is written out to save operations: at ten classes each of them costs as much as the arithmetic in it.
     """
 
     @staticmethod
@@ -206,7 +206,7 @@ class _Divergence(torch.autograd.Function):
 class _MixtureDivergence(torch.autograd.Function):
     """With c = w eta and D the Gaussians' divergences: d a = c a, d ln b = c (b - 1) / 2, d ln eta = c (ln eta [+ D]).
 
-    The last is true but for a multiple of eta in each class, which the gradient of ln softmax drops.
+    The last holds up to a multiple of eta in each class, which the gradient of ln softmax drops.
     """
 
     @staticmethod

@@ -7,12 +7,12 @@ class DsuiError(Exception):
     """Anything dsui can explain to a user in one sentence; the command line prints it and exits with 1."""
 
 
-class Stopped(DsuiError):  # noqa: N818 - what happened is no error
-    """The user stopped what was going on; the sentence says what is kept. The command line exits with 130."""
+class Stopped(DsuiError):  # noqa: N818 - it is not an error
+    """The user stopped the command; the sentence says what is kept. The command line exits with 130."""
 
 
 class DivergenceError(DsuiError):
-    """Training left the region in which its objective means anything."""
+    """Training left the region in which its objective is meaningful."""
 
 
 class DataError(DsuiError):
@@ -20,4 +20,4 @@ class DataError(DsuiError):
 
 
 class RunError(DsuiError):
-    """The folder of a run cannot be used as asked; the sentence names the file and what to do."""
+    """The folder of a run cannot be used for this; the sentence names the file and what to do."""

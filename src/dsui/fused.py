@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 WORTH_COMPILING = 2**22
-"""Elements; below, launching the separate operations costs less than the compiled function's own checks."""
+"""Elements; below this, launching the separate operations costs less than the compiled function's own checks."""
 
-_leave_alone: list[Callable[[], None]] = []
+_exclusions: list[Callable[[], None]] = []
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -52,31 +52,31 @@ def fused(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
 def uncompiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """`function` run as written even inside a compiled model, for code that changes PyTorch's own settings.
 
-    The compiler is asked to leave it alone only once it is loaded: loading it takes longer than loading PyTorch.
+    The compiler is told to skip it only once the compiler is loaded, because that takes longer than loading PyTorch.
     """
-    left_alone: list[Callable[Arguments, Result]] = []
+    excluded: list[Callable[Arguments, Result]] = []
 
-    def leave_alone() -> None:
-        if not left_alone:
-            left_alone.append(torch.compiler.disable(function))
+    def exclude() -> None:
+        if not excluded:
+            excluded.append(torch.compiler.disable(function))
 
-    _leave_alone.append(leave_alone)
+    _exclusions.append(exclude)
 
     @wraps(function)
     def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         if "torch._dynamo" not in sys.modules:
             return function(*args, **kwargs)
-        leave_alone()
-        return left_alone[0](*args, **kwargs)
+        exclude()
+        return excluded[0](*args, **kwargs)
 
     return call
 
 
 def ready_to_compile() -> None:
-    """To be called before a model is compiled, or the compiler meets itself there: it complains, and cuts the
-    model into more pieces than it must."""
-    for leave_alone in _leave_alone:
-        leave_alone()
+    """Call this before compiling a model. Otherwise the compiler meets its own `disable` in the model: it warns, and
+    cuts the model into more pieces than necessary."""
+    for exclude in _exclusions:
+        exclude()
 
 
 @cache

@@ -73,17 +73,16 @@ class HeadOutput:
 
     @cached_property
     def log_joint(self) -> Tensor:
-        """[B, C] ln omega_i + ln GMM_i(z), untempered; computed when asked for, since most objectives do not."""
+        """[B, C] ln omega_i + ln GMM_i(z), untempered; computed on first use, as most objectives do not need it."""
         return self.log_prior + mixture_log_prob(self.component_log_prob, self.log_mixing)
 
 
 class MoGMMHead(nn.Module):
     """Replaces a classifier's last linear layer; every method takes raw features [B, in_features].
 
-    `logit_scale` is learned; a number is M times where it starts, None fixes it at 1. `temperature` None means
-    max(1, M / 64). `precision` holds in training mode; in evaluation mode it is
-    `evaluation_precision`, to be set to "fast" for a device without float64 units.
-    `covariance` knows "diagonal", as in the paper.
+    `logit_scale` is learned; a number is M times its start value, None fixes it at 1. `temperature` None means
+    max(1, M / 64). `precision` holds in training mode, `evaluation_precision` in evaluation mode; set the latter to
+    "fast" for a device without float64 units. `covariance` can only be "diagonal", as in the paper.
     """
 
     mixing_logits: Tensor
@@ -151,7 +150,7 @@ class MoGMMHead(nn.Module):
         return 1.0 if self.log_logit_scale is None else self.log_logit_scale.exp()
 
     def forward(self, x: Tensor) -> HeadOutput:
-        """Everything the head knows of raw features; in training mode running statistics move as well."""
+        """Everything the head knows of raw features; in training mode it updates the running statistics too."""
         z, norm = self._project(x, update=self.training)
         features = z.to(self.means.dtype)
         components = self._component_log_prob(z)
@@ -167,7 +166,7 @@ class MoGMMHead(nn.Module):
         )
 
     def project(self, x: Tensor) -> Tensor:
-        """Raw features to z, as `forward` sees them, without moving the running statistics."""
+        """Raw features to z, as in `forward`, without updating the running statistics."""
         return self._project(x)[0].to(self.means.dtype)
 
     def log_prob(self, x: Tensor) -> Tensor:
@@ -185,8 +184,8 @@ class MoGMMHead(nn.Module):
         "reg": w* = omega and eta* = eta, both detached, because a gradient through eta* collapses each mixture
         onto one component. "reg-paper": eta* with its gradient, as printed. "kl": w* = eta* = 1, the plain
         Kullback-Leibler divergence to a standard normal and a uniform categorical prior.
-        It sees b = exp(b~) without the floor, so that -ln b lifts a variance that fell through it.
-        `log_mixing` is the ln eta of a forward pass with these parameters, which need not be computed again.
+        It uses b = exp(b~) without the floor, so that -ln b raises a variance that fell below it.
+        `log_mixing` is the ln eta of a forward pass with these parameters, to save computing it again.
         """
         check_choice("regularizer", kind, REGULARIZERS)
         if log_mixing is None:
@@ -209,7 +208,7 @@ class MoGMMHead(nn.Module):
 
     @torch.no_grad()
     def initialize(self, x: Tensor, y: Tensor, generator: torch.Generator | None = None) -> None:
-        """Start every class's mixture from its own features: k-means++ and EM (`dsui.em`).
+        """Start the mixture of every class from the features of that class: k-means++ and EM (`dsui.em`).
 
         Features are projected as by `project`: with the statistics of x itself in training mode, with the
         running ones in evaluation mode. Without a generator the same data give the same start.
@@ -219,13 +218,13 @@ class MoGMMHead(nn.Module):
 
     @torch.no_grad()
     def refit(self, x: Tensor, y: Tensor) -> None:
-        """Maximum likelihood after training: EM from the present mixtures to convergence.
+        """Maximum likelihood after training: EM from the current mixtures to convergence.
 
         The class weights are tied to the means, so the classifier moves with them.
         """
         samples = self._class_samples(x, y)
-        present = em.Mixtures(self.mixing_weights.double(), self.means.double(), self.variances.double())
-        self._adopt(em.maximise(samples, present, self.variance_floor, _fixed_generator()))
+        current = em.Mixtures(self.mixing_weights.double(), self.means.double(), self.variances.double())
+        self._adopt(em.maximise(samples, current, self.variance_floor, _fixed_generator()))
 
     def extra_repr(self) -> str:
         return (

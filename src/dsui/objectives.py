@@ -16,8 +16,8 @@ stops with a DivergenceError. `released` is what the authors' code minimises: g_
 component k but the k-th run of M values of b~_i in [M, K] order. Floor and mixture are computed
 in log space, where the authors' float32 exponential underflows to zero gradient.
 
-Every row of the paper's ablation (Table 1) is a choice here: K is the head's `components`; without push
-`sgvb`; Reg, the plain KL or neither by `regularizer`.
+Every row of the paper's ablation (Table 1) is a setting here: K is the head's `components`; "without push" is `sgvb`;
+`regularizer` chooses Reg, the plain KL or neither.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def posterior(class_scores: Tensor, y: Tensor, rho: float) -> Tensor:
 
 
 def literal(log_joint: Tensor, y: Tensor, rho: float, features: int) -> Tensor:
-    """mean -ln(w_t GMM_t) + rho sum_{i != t} ln(w_i GMM_i); DivergenceError once it has left for minus infinity."""
+    """mean -ln(w_t GMM_t) + rho sum_{i != t} ln(w_i GMM_i); DivergenceError once it falls without end."""
     pull = own(log_joint, y)
     push = log_joint.sum(1) - pull
     per_dimension = float(push.detach().mean()) / (features * (log_joint.shape[1] - 1))
@@ -133,7 +133,7 @@ def released_scores(out: HeadOutput, head: MoGMMHead) -> Tensor:
 
 
 def released_regularizer(head: MoGMMHead) -> Tensor:
-    """R, the misreading of [M, K, C] storage as [K, M, C] included."""
+    """R, including the misreading of [M, K, C] storage as [K, M, C]."""
     classes, components, size = head.means.shape
     blocks = head.log_variances.permute(2, 1, 0).reshape(components, size, classes).sum(1)
     return -0.5 * (head.class_prior * head.mixing_weights.T * blocks).sum()

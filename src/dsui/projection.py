@@ -1,7 +1,7 @@
 """Features on a sphere: h = batch norm of x without affine, z = sqrt(M) h / |h|.
 
-Foreign images give short features. Left alone they lie nearer to every mean than in-domain features do
-and look dense; on a sphere all features are equally long, and what the sphere drops, |h|, is kept beside it.
+Foreign images give short features. Without a projection these lie nearer to every mean than in-domain features do, and
+their density looks high. On a sphere all features are equally long, and |h|, which the sphere drops, is kept beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SphereProjection(nn.BatchNorm1d):
         super().__init__(features, affine=False)
 
     def project(self, x: Tensor, batch_statistics: bool, update: bool) -> tuple[Tensor, Tensor]:
-        """z [B, M] and |h| [B], by the batch's own statistics or the running ones; `update` moves the latter.
+        """z [B, M] and |h| [B], with the batch's own statistics or the running ones, which `update` updates.
 
         z = h (|h|^2 / M + epsilon)^(-1/2), which is h over its root mean square.
         """
@@ -46,7 +46,7 @@ class SphereProjection(nn.BatchNorm1d):
         return h
 
     def _batch_norm(self, x: Tensor, mean: Tensor | None, var: Tensor | None, training: bool) -> Tensor:
-        """By the statistics of x in training, which move `mean` and `var`; else by `mean` and `var`."""
+        """With the statistics of x in training, which update `mean` and `var`; otherwise with `mean` and `var`."""
         if training and len(x) < 2:
             raise ValueError(
                 f"a training batch of {len(x)} cannot be normalised; use at least two samples "

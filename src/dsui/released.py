@@ -1,10 +1,14 @@
 """The layer of the authors' public code, rebuilt for study.
 
-What it does differently from the paper: both streams see LeakyReLU(0.2) of the features; the classifier
-adds up the means with the raw mixing parameters pi (1 at the start), y_i = sum_j pi_ij mu_ij z, while the
-mixture uses softmax(pi); with one component pi is a constant; the means start from U(-1/sqrt(KC), 1/sqrt(KC));
-nothing is projected, scaled or tempered, and no variance is floored; and every forward pass, in training
-or not, adds 1e-8 to each omega.
+It differs from the paper in this:
+
+* Both streams see LeakyReLU(0.2) of the features.
+* The classifier adds up the means with the raw mixing parameters pi (1 at the start), y_i = sum_j pi_ij mu_ij z, while
+  the mixture uses softmax(pi). With one component pi is a constant.
+* The means start from U(-1/sqrt(KC), 1/sqrt(KC)).
+* Nothing is projected, scaled or tempered, and no variance has a floor.
+* Every forward pass, in training or not, adds 1e-8 to each omega.
+
 Its loss is `DualSupervisedLoss("released")`. The neck with dropout 0.7 and the first epoch without density
 terms belong to the training recipe. Counting omega during that epoch is `set_class_prior` here.
 """

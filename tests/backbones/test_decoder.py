@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dsui.backbones.decoder import SIDE, Decoder, Pixels, fitting_width, resized
+from dsui.backbones.decoder import SIDE, Decoder, Pixels, decoder_width, resize
 
 
 def test_it_has_the_published_layers() -> None:
@@ -22,9 +22,9 @@ def test_it_has_the_published_layers() -> None:
 
 
 def test_any_number_of_features_has_a_width() -> None:
-    assert [fitting_width(features, 4) for features in (3, 60, 128, 512, 2048)] == [8, 8, 32, 128, 128]
+    assert [decoder_width(features, 4) for features in (3, 60, 128, 512, 2048)] == [8, 8, 32, 128, 128]
     for features in (3, 60):
-        assert Decoder(features, 1, fitting_width(features, 4))(torch.zeros(1, features)).isfinite().all()
+        assert Decoder(features, 1, decoder_width(features, 4))(torch.zeros(1, features)).isfinite().all()
 
 
 def test_it_learns_to_draw_an_image_for_each_code() -> None:
@@ -43,17 +43,17 @@ def test_it_learns_to_draw_an_image_for_each_code() -> None:
 @pytest.mark.parametrize("size", [(8, 8), (28, 28), (5, 32), (64, 48), (1, 1)])
 def test_resizing_is_adaptive_average_pooling(size: tuple[int, int]) -> None:
     images = torch.rand(3, 2, 32, 32, dtype=torch.float64)
-    torch.testing.assert_close(resized(images, *size), F.adaptive_avg_pool2d(images, size))
+    torch.testing.assert_close(resize(images, *size), F.adaptive_avg_pool2d(images, size))
 
 
 def test_an_image_of_the_right_size_is_left_alone() -> None:
     images = torch.rand(1, 1, 7, 9)
-    assert resized(images, 7, 9) is images
+    assert resize(images, 7, 9) is images
 
 
 def test_pixels_are_what_standardising_began_with() -> None:
     pixels, image = Pixels((0.4, 0.5, 0.6), (0.2, 0.5, 1.0)), torch.rand(2, 3, 4, 4)
-    seen = pixels.seen(image)
+    seen = pixels.to_inputs(image)
     torch.testing.assert_close(seen[:, 1], image[:, 1] * 2 - 1)
-    torch.testing.assert_close(pixels.of(seen), image)
+    torch.testing.assert_close(pixels.from_inputs(seen), image)
     assert not pixels.state_dict()

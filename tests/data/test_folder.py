@@ -28,7 +28,7 @@ def save(path: Path, level: int = 0, size: tuple[int, int] = (40, 36)) -> Path:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """Two classes, ant and bee; the level of an image tells which it is."""
+    """Two classes, ant and bee; the level of an image identifies it."""
     root = tmp_path / "own"
     save(root / "train" / "bee" / "1.png", 10)
     save(root / "train" / "ant" / "2.PNG", 20)

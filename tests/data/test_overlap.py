@@ -1,4 +1,4 @@
-"""Which class names mean the same thing, and what a user is told of it."""
+"""Which class names mean the same thing, and what a user reads about it."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from dsui.recipe import RecipeError
 from dsui.runs.recipe_file import load_recipe, method_options
 from dsui.training.optimizer import parameter_groups
 from dsui.training.trainer import Trainer
-from tests.support.on_digits import images, means, noise, predicted, train, trained, trainer_for
+from tests.support.on_digits import images, means, noise, predict, train, train_new, trainer_for
 
 NECK: dict[str, Any] = {"neck": True, "dropout": 0.2}
 PRIORS: tuple[Prior, ...] = get_args(Prior)
@@ -69,7 +69,7 @@ def layer(prior: Prior, inputs: int = 6, outputs: int = 4) -> VariationalLinear:
     ],
 )
 def test_reaches_on_256_digits_over_three_seeds(settings: dict[str, Any], least: tuple[float, ...]) -> None:
-    runs = tuple(trained("bbb", seed, None, epochs=20, samples=20, **settings) for seed in range(3))
+    runs = tuple(train_new("bbb", seed, None, epochs=20, samples=20, **settings) for seed in range(3))
     found = (*means(runs), mean(noise(run, "mutual_information") for run in runs))
     assert all(value > bar for value, bar in zip(found, least, strict=True))
 
@@ -231,7 +231,7 @@ def test_a_prediction_is_the_mean_over_draws_and_leaves_the_network_as_it_was(se
     method = cast("BayesByBackprop", trainer.method)
     before = {name: value.clone() for name, value in method.state_dict().items()}
     pixels = images("test", 0).images[:32]
-    outputs = predicted(trainer, pixels)
+    outputs = predict(trainer, pixels)
     assert outputs.samples is not None
     assert outputs.samples.shape == (32, method.passes, 10) == (32, 30, 10)
     p = outputs.samples.double().exp()
@@ -248,7 +248,7 @@ def test_what_is_predicted_does_not_depend_on_the_batch_but_for_the_draws() -> N
     trainer = trainer_for("bbb", epochs=2, samples=500, **NECK)
     train(trainer)
     pixels = images("test", 0).images[:32]
-    whole, few = (predicted(trainer, pixels[:count]).samples for count in (32, 4))
+    whole, few = (predict(trainer, pixels[:count]).samples for count in (32, 4))
     assert whole is not None
     assert few is not None
     first, second = whole[:4].double().exp(), few.double().exp()

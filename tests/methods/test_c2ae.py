@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dsui.backbones.decoder import resized
+from dsui.backbones.decoder import resize
 from dsui.data.dataset import MemorySet
 from dsui.data.noise import uniform_noise
 from dsui.evaluation.metrics import auroc
@@ -23,7 +23,7 @@ from dsui.runs.recipe_file import load_recipe
 from dsui.training.distributed import World
 from dsui.training.step import LossModule
 from dsui.training.trainer import Trainer
-from tests.support.on_digits import CPU, images, moved, predicted, train, trainer_for
+from tests.support.on_digits import CPU, changed_by_update, images, predict, train, trainer_for
 
 KNOWN = tuple("012345")
 
@@ -101,9 +101,9 @@ def test_each_turn_moves_its_own_part_and_nothing_else(backbone: str) -> None:
     method = made(backbone, channels=3, recipe=load_recipe("demo", "digits", {"neck": True, "dropout": 0.5}))
     batch = pixels(4, 3, 16)
     decoding = {name for name in method.state_dict() if name.startswith(("decoder.", "gain.", "shift."))}
-    assert moved(method, 1, batch) == decoding
+    assert changed_by_update(method, 1, batch) == decoding
     assert all(parameter.grad is None for parameter in method.turns()[0].parameters)
-    first = moved(method, 0, batch)
+    first = changed_by_update(method, 0, batch)
     assert first == set(method.state_dict()) - decoding
     assert any("running_mean" in name for name in first)
 
@@ -152,10 +152,10 @@ def test_decoder_is_lowered_where_the_encoder_is_and_errors_are_not(
     method, seen, compared = made(), list[torch.dtype](), list[torch.dtype]()
 
     def recorded(*given: Any) -> Tensor:
-        compared.append((large := resized(*given)).dtype)
+        compared.append((large := resize(*given)).dtype)
         return large
 
-    monkeypatch.setattr("dsui.methods.c2ae.resized", recorded)
+    monkeypatch.setattr("dsui.methods.c2ae.resize", recorded)
     autocast: AbstractContextManager[object] = torch.autocast("cpu", torch.bfloat16) if lowered else nullcontext()
     for part in (method.gain, method.decoder):
         part.register_forward_hook(lambda _, __, output: seen.append(output.dtype))
@@ -222,7 +222,7 @@ def reached(seed: int) -> Reached:
     inside, outside = (test.images[part][:200] for part in (test.labels < len(KNOWN), test.labels >= len(KNOWN)))
     labels = test.labels[test.labels < len(KNOWN)][:200]
     noise = (uniform_noise(200, (1, 8, 8), 0) * 255).round().to(torch.uint8)
-    own, *foreign = (predicted(trainer, each).own["reconstruction"] for each in (inside, noise, outside))
+    own, *foreign = (predict(trainer, each).own["reconstruction"] for each in (inside, noise, outside))
     return Reached(
         *(label_error(trainer, inside, given) for given in (labels, (labels + 1) % len(KNOWN))),
         *(auroc(torch.cat([own, each]), torch.arange(400) >= 200) for each in foreign),

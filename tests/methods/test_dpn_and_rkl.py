@@ -23,14 +23,14 @@ from dsui.runs.recipe_file import load_recipe
 from dsui.training.step import LossModule
 from dsui.training.trainer import Trainer
 from tests.support.on_digits import (
-    Trained,
+    TrainedRun,
     accuracy,
     images,
     means,
     noise,
-    predicted,
+    predict,
     three_seeds,
-    trained,
+    train_new,
     trainer_for,
 )
 
@@ -107,7 +107,7 @@ def test_loss_is_least_at_the_target(name: str) -> None:
 
 
 def best(name: str, label_shares: Tensor, concentration: float) -> tuple[Tensor, float]:
-    """The concentrations with the least loss for an image whose label is drawn anew each time, and that loss."""
+    """The concentrations with the least loss for an image whose label is drawn again each time, and that loss."""
     classes = len(label_shares)
     targets = label_concentrations(torch.arange(classes), classes, concentration)
     logits = torch.zeros(classes, dtype=torch.float64, requires_grad=True)
@@ -202,16 +202,16 @@ def test_mutual_information_tells_noise_from_digits_without_outliers(name: str, 
     assert mean(noise(run, "mutual_information") for run in three_seeds(name)) > least
 
 
-def against_photographs(run: Trained) -> float:
+def against_photographs(run: TrainedRun) -> float:
     """AUROC of the mutual information for photographs against test digits."""
     photographs = (photo_patches(1500, 8, seed=0) * 255).round().to(torch.uint8)
-    parts = [part.own["mutual_information"] for part in (run.test, predicted(run.trainer, photographs))]
+    parts = [part.own["mutual_information"] for part in (run.test, predict(run.trainer, photographs))]
     return auroc(torch.cat(parts), torch.arange(len(run.test) + 1500) >= len(run.test))
 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_noise_as_outliers_teaches_to_reject_photographs_and_costs_no_accuracy(name: str) -> None:
-    without, taught = three_seeds(name)[0], trained(name, 0, noise_set(images("test", 0), 2000, seed=1))
+    without, taught = three_seeds(name)[0], train_new(name, 0, noise_set(images("test", 0), 2000, seed=1))
     assert noise(taught, "mutual_information") > 0.999  # 1.000 for both when written, 0.901 and 0.936 without
     assert against_photographs(taught) > 0.97  # 0.995 and 0.989 when written
     assert against_photographs(without) < 0.93  # 0.848 and 0.879 when written

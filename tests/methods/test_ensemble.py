@@ -22,13 +22,13 @@ from dsui.runs.recipe_file import load_recipe
 from dsui.scores import mutual_information
 from dsui.training.trainer import Trainer
 from tests.support.on_digits import (
-    Trained,
+    TrainedRun,
     accuracy,
     images,
     means,
     misclassification,
     noise,
-    predicted,
+    predict,
     three_seeds,
     trainer_for,
 )
@@ -64,7 +64,7 @@ def equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-def apart(run: Trained) -> list[Trained]:
+def apart(run: TrainedRun) -> list[TrainedRun]:
     """The members of a trained ensemble as runs of their own."""
 
     def member(outputs: Outputs, number: int) -> Outputs:
@@ -72,7 +72,7 @@ def apart(run: Trained) -> list[Trained]:
         return Outputs(outputs.features, outputs.samples[:, number], outputs.labels)
 
     return [
-        Trained(run.trainer, member(run.test, k), member(run.noise, k))
+        TrainedRun(run.trainer, member(run.test, k), member(run.noise, k))
         for k in range(len(ensemble_of(run.trainer).members))
     ]
 
@@ -84,7 +84,7 @@ def test_an_ensemble_of_one_is_its_member_to_the_last_bit(member: str) -> None:
         take(trainer, range(2))
     assert equal(alone.method.state_dict(), ensemble_of(together).members[0].state_dict())
     pixels = images("test", 0).images[:100]
-    torch.testing.assert_close(predicted(together, pixels).probabilities, predicted(alone, pixels).probabilities)
+    torch.testing.assert_close(predict(together, pixels).probabilities, predict(alone, pixels).probabilities)
 
 
 @pytest.mark.parametrize("member", ["msp", "dsui"])
@@ -116,14 +116,14 @@ def test_every_method_can_be_a_member(member: str) -> None:
     trainer = whole("ensemble", member=member, members=2)
     next(trainer.epoch_steps(0, 0))
     assert all(value.isfinite().all() for value in trainer.method.state_dict().values())
-    outputs = predicted(trainer, images("test", 0).images[:8])
+    outputs = predict(trainer, images("test", 0).images[:8])
     assert outputs.probabilities.shape == (8, 10)
     assert all(value.shape == (8,) and value.isfinite().all() for value in outputs.own.values())
 
 
 def test_better_than_its_mean_member_on_256_digits_over_three_seeds() -> None:
     """Accuracy, misclassification and noise AUROC were 95.8, 96.5 and 95.8 when written; members' means 95.5, 96.2
-    and 94.2. Each is better in every one of the seeds, too; what is asked for here is the mean."""
+    and 94.2. Each is better in every one of the seeds, too; this test requires it of the mean."""
     runs = three_seeds("ensemble", members=3)
     found = means(runs)
     assert all(value > bar for value, bar in zip(found, (0.95, 0.95, 0.945), strict=True))
@@ -192,7 +192,7 @@ def test_the_density_of_a_dsui_ensemble_is_the_mean_density_of_its_members() -> 
     trainer = trainer_for("ensemble", member="dsui", members=3, epochs=1)
     take(trainer, [0])
     pixels = images("test", 0).images[:100]
-    outputs = predicted(trainer, pixels)
+    outputs = predict(trainer, pixels)
     method, inputs = ensemble_of(trainer), trainer.transform.plain(pixels)
     with torch.no_grad():
         parts: list[Outputs] = [each.predict(inputs) for each in method.members]  # type: ignore[operator]

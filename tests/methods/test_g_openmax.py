@@ -11,11 +11,11 @@ from torch import Tensor
 
 from dsui import scores
 from dsui.evaluation.metrics import auroc
-from dsui.methods.g_openmax import GenerativeOpenMax, Judged
+from dsui.methods.g_openmax import ClassifierOutput, GenerativeOpenMax
 from dsui.methods.registry import build
 from dsui.runs.recipe_file import load_recipe
 from dsui.training.optimizer import make_optimizer
-from tests.support.on_digits import CPU, Trained, accuracy, moved, trained
+from tests.support.on_digits import CPU, TrainedRun, accuracy, changed_by_update, train_new
 
 
 def made(backbone: str = "small", channels: int = 1, classes: int = 10) -> GenerativeOpenMax:
@@ -33,7 +33,7 @@ def test_the_loss_is_that_of_a_class_more_and_leaves_out_fakes_that_look_as_they
     method, labels = made(classes=4), torch.tensor([0, 3, 1])
     logits = torch.randn(6, 4) * 3
     logits[3:] = torch.tensor([[5.0, 1, 2, 3], [0, 9, 1, 2], [1, 2, 3, 4]])
-    found = method.loss(Judged(logits, torch.tensor([1, 1, 3])), labels)
+    found = method.loss(ClassifierOutput(logits, torch.tensor([1, 1, 3])), labels)
     with_unknown = torch.cat([logits, torch.zeros(6, 1)], 1).double().softmax(1)
     chosen = torch.stack([*with_unknown[torch.arange(3), labels], with_unknown[3, 4]])  # of the fakes the first alone
     assert found.item() == pytest.approx(-chosen.log().mean().item(), rel=1e-5)  # float32
@@ -42,7 +42,7 @@ def test_the_loss_is_that_of_a_class_more_and_leaves_out_fakes_that_look_as_they
 
 def test_without_fakes_it_is_cross_entropy_with_a_class_that_nothing_belongs_to() -> None:
     method, labels, logits = made(), torch.arange(5), torch.randn(5, 10)
-    none = Judged(logits, torch.zeros(0, dtype=torch.int64))
+    none = ClassifierOutput(logits, torch.zeros(0, dtype=torch.int64))
     expected = F.cross_entropy(torch.cat([logits, torch.zeros(5, 1)], 1), labels)
     torch.testing.assert_close(method.loss(none, labels), expected)
     assert method.terms["kept_fakes"] == 0
@@ -55,8 +55,8 @@ def test_fakes_are_seen_in_the_second_half_of_the_epochs() -> None:
     method.network.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
     for method.phase in (0, 1):
         output = method(pixels(8))
-        assert isinstance(output, Judged)
-        assert len(output.meant) == (0, 4)[method.phase]
+        assert isinstance(output, ClassifierOutput)
+        assert len(output.main_class) == (0, 4)[method.phase]
     assert seen == [8, 12]
 
 
@@ -82,7 +82,7 @@ def test_fakes_are_drawn_in_float32_where_the_classifier_is_lowered() -> None:
 def test_each_turn_moves_its_own_part_and_nothing_else(phase: int) -> None:
     method = made()
     method.phase = phase
-    parts = [{name.split(".")[0] for name in moved(method, turn, pixels())} for turn in range(3)]
+    parts = [{name.split(".")[0] for name in changed_by_update(method, turn, pixels())} for turn in range(3)]
     assert parts == [{"network", "output"}, {"discriminator"}, {"generator"}]
 
 
@@ -121,7 +121,7 @@ def test_both_are_told_the_class_and_see_pixels() -> None:
     assert torch.equal(theirs, codes)
     assert fakes.shape == own.shape
     torch.manual_seed(0)
-    drawn = [method._drawn(torch.eye(3)[[label] * 4], (8, 8)) for label in (0, 1)]
+    drawn = [method._generate(torch.eye(3)[[label] * 4], (8, 8)) for label in (0, 1)]
     assert (drawn[0] - drawn[1]).abs().max() > 1e-3
 
 
@@ -143,8 +143,8 @@ def test_energy_orders_as_the_probability_of_the_unknown_does() -> None:
 
 
 @cache
-def on_digits() -> Trained:
-    return trained("g-openmax", 0, None, epochs=60, generator_rate=0.67)
+def on_digits() -> TrainedRun:
+    return train_new("g-openmax", 0, None, epochs=60, generator_rate=0.67)
 
 
 def test_the_generator_draws_digits_that_another_net_reads() -> None:
@@ -153,9 +153,9 @@ def test_the_generator_draws_digits_that_another_net_reads() -> None:
     assert isinstance(method, GenerativeOpenMax)
     torch.manual_seed(0)
     codes = torch.eye(10).repeat_interleave(20, 0)
-    drawn = method._drawn(codes, (8, 8))
-    reader = trained("msp", 1).trainer.method.eval()
-    right = reader(method.pixels.seen(drawn)).argmax(1) == codes.argmax(1)
+    drawn = method._generate(codes, (8, 8))
+    reader = train_new("msp", 1).trainer.method.eval()
+    right = reader(method.pixels.to_inputs(drawn)).argmax(1) == codes.argmax(1)
     assert right.double().mean() > 0.4
     assert drawn.view(10, 20, -1).std(1).mean() > 0.07  # of one class; 0.12 to 0.17 measured, 0.01 where it collapsed
 
@@ -167,6 +167,6 @@ def test_the_classifier_takes_digits_for_known_and_mixed_ones_for_unknown() -> N
     assert isinstance(method, GenerativeOpenMax)
     assert accuracy(run) > 0.9
     torch.manual_seed(1)
-    fakes = method.predict(method.pixels.seen(method._drawn(method._mixtures(1000, CPU), (8, 8))))
+    fakes = method.predict(method.pixels.to_inputs(method._generate(method._mixtures(1000, CPU), (8, 8))))
     energies = [scores.energy(each.logits) for each in (run.test, fakes)]
     assert auroc(torch.cat(energies), torch.arange(sum(map(len, energies))) >= len(energies[0])) > 0.8

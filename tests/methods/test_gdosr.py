@@ -15,19 +15,19 @@ from dsui.backbones.registry import own_backbone
 from dsui.backbones.small import SmallNet
 from dsui.data.noise import uniform_noise
 from dsui.errors import DsuiError
-from dsui.methods.gdosr import Answers, GenerativeDiscriminative, symmetries, transformed_at_random
+from dsui.methods.gdosr import ClassifierOutput, GenerativeDiscriminative, symmetries, transform_at_random
 from dsui.methods.registry import build
 from dsui.recipe import Recipe
 from dsui.runs.recipe_file import load_recipe
 from tests.support.on_digits import (
     NOISE_IMAGES,
-    Trained,
+    TrainedRun,
     accuracy,
+    changed_by_update,
     images,
     means,
-    moved,
     noise,
-    predicted,
+    predict,
     three_seeds,
     train,
     trainer_for,
@@ -43,9 +43,9 @@ def made(
     return method
 
 
-def answers(method: GenerativeDiscriminative, batch: Tensor) -> Answers:
+def answers(method: GenerativeDiscriminative, batch: Tensor) -> ClassifierOutput:
     found = method(batch)
-    assert isinstance(found, Answers)
+    assert isinstance(found, ClassifierOutput)
     return found
 
 
@@ -91,7 +91,7 @@ def test_the_classifier_sees_image_and_reconstruction_and_then_both_turned_alike
 def test_transformations_are_drawn_evenly_and_for_every_image() -> None:
     torch.manual_seed(0)
     for mirrors, count in ((True, 8), (False, 4)):
-        _, drawn = transformed_at_random(torch.rand(8000, 1, 2, 2), mirrors)
+        _, drawn = transform_at_random(torch.rand(8000, 1, 2, 2), mirrors)
         shares = drawn.bincount().double() / 8000
         assert shares.shape == (count,)
         assert (shares - 1 / count).abs().max() < 0.025  # 5 times sqrt(0.25 * 0.75 / 8000) is 0.024
@@ -125,7 +125,7 @@ def test_loss_weighs_the_cross_entropies_of_class_and_transformation(weight: flo
     method, generator = made(transform_weight=weight), torch.Generator().manual_seed(0)
     classes, transformations = (5 * torch.randn(16, count, generator=generator) for count in (10, 8))
     labels, drawn = (torch.randint(count, (16,), generator=generator) for count in (10, 8))
-    value = method.loss(Answers(classes, transformations, drawn), labels)
+    value = method.loss(ClassifierOutput(classes, transformations, drawn), labels)
     of_class, of_transformation = (
         -log_softmax(logits.double().numpy(), 1)[np.arange(16), targets].mean()
         for logits, targets in ((classes, labels.numpy()), (transformations, drawn.numpy()))
@@ -133,7 +133,7 @@ def test_loss_weighs_the_cross_entropies_of_class_and_transformation(weight: flo
     assert value.item() == pytest.approx((1 - weight) * of_class + weight * of_transformation, rel=1e-6)  # float32
     terms = {"cross_entropy": of_class, "transformation": of_transformation}
     assert {name: term.item() for name, term in method.terms.items()} == pytest.approx(terms, rel=1e-6)
-    assert torch.equal(method.logits(Answers(classes, transformations, drawn)), classes)
+    assert torch.equal(method.logits(ClassifierOutput(classes, transformations, drawn)), classes)
 
 
 def test_reconstruction_is_the_mean_squared_error_of_pixels_in_training_and_in_prediction() -> None:
@@ -156,9 +156,9 @@ def test_each_turn_moves_its_own_part_and_nothing_else(backbone: str) -> None:
     method = made(backbone, channels=3, recipe=load_recipe("demo", "digits", {"neck": True}))
     batch = pixels(4, 3)
     of_auto_encoder = {name for name in method.state_dict() if name.startswith("auto_encoder.")}
-    assert moved(method, 1, batch) == of_auto_encoder
+    assert changed_by_update(method, 1, batch) == of_auto_encoder
     assert all(parameter.grad is None for parameter in method.turns()[0].parameters)
-    first = moved(method, 0, batch)
+    first = changed_by_update(method, 0, batch)
     assert first == set(method.state_dict()) - of_auto_encoder
     assert any("running_mean" in name for name in first)
     assert all(parameter.grad is None for parameter in method.turns()[1].parameters)
@@ -189,16 +189,16 @@ PART = slice(None, None, 5)
 """Of the test digits and of the noise, because g takes its time on a CPU."""
 
 
-def reached(seed: int) -> Trained:
+def reached(seed: int) -> TrainedRun:
     trainer, test = trainer_for("gdosr", seed, epochs=EPOCHS), images("test", seed)
     train(trainer)
     foreign = (uniform_noise(NOISE_IMAGES, (1, 8, 8), 0)[PART] * 255).round().to(torch.uint8)
-    own = predicted(trainer, test.images[PART], test.labels[PART])
-    return Trained(trainer, own, predicted(trainer, foreign))
+    own = predict(trainer, test.images[PART], test.labels[PART])
+    return TrainedRun(trainer, own, predict(trainer, foreign))
 
 
 @torch.no_grad()
-def transformation_accuracy(run: Trained) -> float:
+def transformation_accuracy(run: TrainedRun) -> float:
     assert isinstance(run.trainer.method, GenerativeDiscriminative)
     torch.manual_seed(0)
     batch = run.trainer.transform.plain(images("test", run.trainer.config.seed).images[PART])
@@ -206,7 +206,7 @@ def transformation_accuracy(run: Trained) -> float:
     return found.transformations.argmax(1).eq(found.drawn).double().mean().item()
 
 
-def error_beside_the_mean_image(run: Trained) -> float:
+def error_beside_the_mean_image(run: TrainedRun) -> float:
     """Of g on unseen digits, as a share of the error of the training digits' mean."""
     known, unseen = (images(part, run.trainer.config.seed).images.double() / 255 for part in ("train", "test"))
     return (run.test.own["reconstruction"].mean() / (unseen[PART] - known.mean(0)).square().mean()).item()

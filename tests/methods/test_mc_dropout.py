@@ -24,7 +24,7 @@ from dsui.methods.msp import MaxSoftmax
 from dsui.methods.registry import build
 from dsui.runs.recipe_file import load_recipe
 from dsui.training.trainer import Trainer
-from tests.support.on_digits import errors, images, means, noise, predicted, train, trained, trainer_for
+from tests.support.on_digits import errors, images, means, noise, predict, train, train_new, trainer_for
 
 NECK: dict[str, Any] = {"neck": True, "dropout": 0.2}
 
@@ -48,7 +48,7 @@ def inputs(trainer: Trainer, count: int) -> Tensor:
 
 
 def test_reaches_on_256_digits_over_three_seeds() -> None:
-    runs = tuple(trained("mc-dropout", seed, None, epochs=20, samples=20, **NECK) for seed in range(3))
+    runs = tuple(train_new("mc-dropout", seed, None, epochs=20, samples=20, **NECK) for seed in range(3))
     least = (0.95, 0.95, 0.93)  # 96.2, 96.2, 95.3 when written
     assert all(found > bar for found, bar in zip(means(runs), least, strict=True))
     assert mean(noise(run, "mutual_information") for run in runs) > 0.95  # 96.3
@@ -142,7 +142,7 @@ def test_without_dropout_every_pass_is_the_baseline_s(run: Trainer) -> None:
 
 @torch.no_grad()
 def test_prediction_and_mutual_information_are_those_of_the_passes(run: Trainer) -> None:
-    outputs = predicted(run, images("test", 0).images[:64])
+    outputs = predict(run, images("test", 0).images[:64])
     assert outputs.samples is not None
     assert outputs.samples.shape == (64, 50, 10)
     p = outputs.samples.double().exp()

@@ -15,7 +15,7 @@ from dsui.methods.registry import build, names
 from dsui.recipe import RecipeError
 from dsui.runs.recipe_file import load_recipe, method_options
 from dsui.scores import sphere_logits
-from tests.support.on_digits import images, means, predicted, three_seeds, train, trainer_for
+from tests.support.on_digits import images, means, predict, three_seeds, train, trainer_for
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_prediction_does_not_depend_on_its_neighbours_in_the_batch(method: str
     trainer = trainer_for(method, epochs=2)
     train(trainer)
     pixels = images("test", 0).images[:64]
-    whole, half = predicted(trainer, pixels), predicted(trainer, pixels[:32])
+    whole, half = predict(trainer, pixels), predict(trainer, pixels[:32])
     torch.testing.assert_close(whole.logits[:32], half.logits, rtol=1e-4, atol=1e-4)  # float32, other block sizes
 
 

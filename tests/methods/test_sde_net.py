@@ -21,12 +21,12 @@ from dsui.training.optimizer import make_optimizer, set_rate
 from dsui.training.trainer import Trainer
 from tests.support.on_digits import (
     CPU,
-    Trained,
+    TrainedRun,
+    changed_by_update,
     images,
     means,
-    moved,
     noise,
-    predicted,
+    predict,
     three_seeds,
     train,
     trainer_for,
@@ -154,9 +154,9 @@ def test_each_turn_moves_its_own_part_and_nothing_else(backbone: str) -> None:
     method = made(backbone, channels=3, recipe=load_recipe("demo", "digits", {"neck": True}))
     batch = pixels(4, 3, 16)
     of_diffusion = {name for name in method.state_dict() if name.startswith("diffusion.")}
-    assert moved(method, 1, batch) == of_diffusion
+    assert changed_by_update(method, 1, batch) == of_diffusion
     assert all(parameter.grad is None for parameter in method.turns()[0].parameters)
-    first = moved(method, 0, batch)
+    first = changed_by_update(method, 0, batch)
     assert first == set(method.state_dict()) - of_diffusion
     assert any("running_mean" in name for name in first)
 
@@ -220,7 +220,7 @@ def test_an_image_does_not_see_its_neighbours_in_the_batch() -> None:
     trainer = trainer_for("sde-net", epochs=2, test_sigma=0.0, samples=1)
     train(trainer)
     batch = images("test", 0).images[:64]
-    whole, half = predicted(trainer, batch), predicted(trainer, batch[:32])
+    whole, half = predict(trainer, batch), predict(trainer, batch[:32])
     for name in ("diffusion", "mutual_information"):
         torch.testing.assert_close(whole.own[name][:32], half.own[name], rtol=1e-4, atol=1e-6)  # other block sizes
     torch.testing.assert_close(whole.logits[:32], half.logits, rtol=1e-4, atol=1e-4)  # likewise
@@ -235,12 +235,12 @@ def test_reaches_on_256_digits_over_three_seeds() -> None:
     assert mean(map(accuracy_without_noise, runs)) > 0.90  # 92.5 when written
 
 
-def accuracy_without_noise(run: Trained) -> float:
+def accuracy_without_noise(run: TrainedRun) -> float:
     assert isinstance(run.trainer.method, SDENet)
     assert run.test.labels is not None
     run.trainer.method.test_sigma, run.trainer.method.passes = 0.0, 1
     test = images("test", run.trainer.config.seed)
-    return predicted(run.trainer, test.images).predictions.eq(run.test.labels).double().mean().item()
+    return predict(run.trainer, test.images).predictions.eq(run.test.labels).double().mean().item()
 
 
 def test_both_losses_fall_on_resnet18() -> None:

@@ -1,4 +1,4 @@
-"""Any method trained for seconds on 256 digits by the real trainer, and what it then knows."""
+"""Any method, trained for seconds on 256 digits by the real trainer, and its outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 TRAIN_IMAGES, NOISE_IMAGES = 256, 1500
 
 
-class Trained(NamedTuple):
+class TrainedRun(NamedTuple):
     """A trained method and its outputs for the test digits, whose labels they hold, and for noise."""
 
     trainer: Trainer
@@ -43,7 +43,7 @@ def images(part: str, seed: int) -> MemorySet:
 
 
 def trainer_for(method: str, seed: int = 0, outliers: MemorySet | None = None, **settings: object) -> Trainer:
-    """Untrained; settings are those of `--set`, of the recipe or the method."""
+    """An untrained trainer; settings are those of `--set`, of the recipe or the method."""
     overrides, options = method_options(method, {"epochs": 40, **settings})
     recipe = load_recipe("demo", "digits", overrides)
     named = None if outliers is None else outliers.name
@@ -70,21 +70,21 @@ def train(trainer: Trainer) -> None:
 
 
 @torch.no_grad()
-def predicted(trainer: Trainer, pixels: Tensor, labels: Tensor | None = None) -> Outputs:
+def predict(trainer: Trainer, pixels: Tensor, labels: Tensor | None = None) -> Outputs:
     torch.manual_seed(0)
     outputs = trainer.method.predict(trainer.transform.plain(pixels))
     return Outputs.of({**outputs.tensors(), **({} if labels is None else {"labels": labels})})
 
 
-def trained(method: str, seed: int, outliers: MemorySet | None = None, **settings: object) -> Trained:
+def train_new(method: str, seed: int, outliers: MemorySet | None = None, **settings: object) -> TrainedRun:
     trainer = trainer_for(method, seed, outliers, **settings)
     train(trainer)
     test = images("test", seed)
     noise = (uniform_noise(NOISE_IMAGES, (1, 8, 8), 0) * 255).round().to(torch.uint8)
-    return Trained(trainer, predicted(trainer, test.images, test.labels), predicted(trainer, noise))
+    return TrainedRun(trainer, predict(trainer, test.images, test.labels), predict(trainer, noise))
 
 
-def moved(method: Method, turn: int, batch: Tensor) -> set[str]:
+def changed_by_update(method: Method, turn: int, batch: Tensor) -> set[str]:
     """The parts of the state that one update of a turn changes, with the labels 0, 1, 2 and so on."""
     recipe = load_recipe("demo", "digits")
     before = {name: value.clone() for name, value in method.state_dict().items()}
@@ -98,31 +98,31 @@ def moved(method: Method, turn: int, batch: Tensor) -> set[str]:
     return {name for name, value in method.state_dict().items() if not torch.equal(value, before[name])}
 
 
-def errors(run: Trained) -> Tensor:
+def errors(run: TrainedRun) -> Tensor:
     assert run.test.labels is not None
     return run.test.predictions != run.test.labels
 
 
-def accuracy(run: Trained) -> float:
+def accuracy(run: TrainedRun) -> float:
     return 1 - errors(run).double().mean().item()
 
 
-def misclassification(run: Trained) -> float:
+def misclassification(run: TrainedRun) -> float:
     """AUROC of Max.P. for the model's own errors."""
     return auroc(scores.max_probability(run.test.logits), errors(run))
 
 
-def noise(run: Trained, score: str = "max_probability") -> float:
+def noise(run: TrainedRun, score: str = "max_probability") -> float:
     """AUROC of a score of the logits, or of the method's own, for noise against test digits."""
     parts = [part.own[score] if score in part.own else getattr(scores, score)(part.logits) for part in run[1:]]
     return auroc(torch.cat(parts), torch.arange(len(parts[0]) + len(parts[1])) >= len(parts[0]))
 
 
 @cache
-def three_seeds(method: str, **settings: object) -> tuple[Trained, ...]:
-    return tuple(trained(method, seed, None, **settings) for seed in range(3))
+def three_seeds(method: str, **settings: object) -> tuple[TrainedRun, ...]:
+    return tuple(train_new(method, seed, None, **settings) for seed in range(3))
 
 
-def means(runs: tuple[Trained, ...]) -> tuple[float, float, float]:
+def means(runs: tuple[TrainedRun, ...]) -> tuple[float, float, float]:
     """Accuracy, misclassification AUROC and noise AUROC by Max.P., over the runs."""
     return mean(map(accuracy, runs)), mean(map(misclassification, runs)), mean(map(noise, runs))

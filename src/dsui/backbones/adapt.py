@@ -1,13 +1,13 @@
-"""Any classifier that ends in a Linear layer as a backbone: the layer gives way to the identity.
+"""Any classifier that ends in a Linear layer as a backbone: the identity replaces that layer.
 
     backbone = adapt(torchvision.models.resnet50(), (3, 224, 224))     # .out_features 2048, .layer "fc"
     head = MoGMMHead(backbone.out_features, num_classes=10)
 
-Which Linear is the classifier is not read off names or registration order but seen in one forward pass of a
-copy, in evaluation mode: it is the one whose output the model returns, alone or, in a collection, as "logits"
-or else as the first entry. The model itself stays as it was, and so does the state of the random numbers.
-The backbone is a second copy, in the same mode, on the same device and of the same type, without wrappers
-(DataParallel, torch.compile). Auxiliary heads stay in it, unused.
+Names and registration order do not say which Linear is the classifier. One forward pass of a copy in evaluation mode
+does: it is the one whose output the model returns, alone or, in a collection, as "logits" or else as the first entry.
+The model itself does not change, nor does the state of the random numbers. The backbone is a second copy, in the same
+mode, on the same device and of the same type, without wrappers (DataParallel, torch.compile). Auxiliary heads stay in
+it, unused.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class AdaptedBackbone(Backbone):
 
 
 def adapt(model: nn.Module, example: Tensor | tuple[int, ...], layer: str | None = None) -> AdaptedBackbone:
-    """A copy of `model` that returns what its classifier sees.
+    """A copy of `model` that returns the input of its classifier.
 
     `example` is a batch of inputs, or the shape of one, such as (channels, height, width). `layer` names the
     classifier by hand, for an answer with the classifier's output neither first nor under "logits".
@@ -102,15 +102,15 @@ def _watch(probe: nn.Module, batch: Tensor) -> tuple[list[_Call], dict[str, Tens
     calls: list[_Call] = []
     names = {module: name for name, module in probe.named_modules()}
 
-    def note(module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Tensor:
+    def record(module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Tensor:
         noisy = output + torch.randn_like(output)
-        # Cloned, so that an activation in place after the layer shows as a difference.
+        # Cloned, so that an in-place activation after the layer shows as a difference.
         calls.append(_Call(names[module], (*args, *kwargs.values())[0].shape, noisy.clone()))
         return noisy
 
     for module in names:
         if isinstance(module, nn.Linear):
-            module.register_forward_hook(note, with_kwargs=True)
+            module.register_forward_hook(record, with_kwargs=True)
     return calls, _entries(_run(probe, batch, type(probe).__name__))
 
 
@@ -156,7 +156,7 @@ def _run(model: nn.Module, batch: Tensor, what: str) -> Any:
 
 
 def _entries(answer: Any) -> dict[str, Tensor]:
-    """The tensors of a model's answer by name or position; a tensor by itself goes as "logits"."""
+    """The tensors of a model's answer by name or position; a single tensor is called "logits"."""
     if isinstance(answer, Tensor):
         return {LOGITS: answer}
     if isinstance(answer, tuple | list):

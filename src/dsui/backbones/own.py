@@ -1,7 +1,7 @@
 """A user's module as a backbone.
 
-One that says how many features it gives, as an integer `out_features`, is taken as it is. Of any other the linear
-layer it ends in gives way (`dsui.backbones.adapt`), and where it ends in none its output must be features [B, M].
+A module with an integer `out_features`, the number of its features, is used as it is. From any other, the linear layer
+at its end is removed (`dsui.backbones.adapt`); if it does not end in one, its output must be features [B, M].
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def as_backbone(module: nn.Module, shape: tuple[int, int, int]) -> Backbone:
         found = "no features [B, M]" if width is None else f"{width} features"
         raise ValueError(
             f"{type(module).__name__} states {stated} out_features and gives {found} for images of {list(shape)}; "
-            "correct the one or the other."
+            "correct one of them."
         )
     return OwnBackbone(model, stated)
 

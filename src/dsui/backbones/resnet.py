@@ -23,7 +23,7 @@ class ResNet18(Backbone):
     """[B, channels, H, W] -> [B, 512] features, initialised as `dsui.backbones.backbone` says.
 
     `released_start` initialises as the authors' public code does: 3x3 convolutions with the gain of a plain
-    ReLU, std = sqrt(2 / fan out), and 1x1 shortcuts at PyTorch's default, because their names escape its rule.
+    ReLU, std = sqrt(2 / fan out), and 1x1 shortcuts at PyTorch's default, because its rule does not match their names.
     """
 
     out_features = STAGES[-1]

@@ -5,11 +5,11 @@
     drift            GN - ReLU - conv3x3 - GN - ReLU - conv3x3 - GN                time is one more input channel
     diffusion        (GN - ReLU - conv3x3) x 3 - GN - ReLU - mean over positions - linear
 
-GN is group norm in at most 32 groups: it lets no image see its neighbours in the batch. Convolutions have biases and
-start Kaiming-normal over the fan out with the gain of a ReLU, linear layers as N(0, 1e-3^2), biases at zero. All this
-is the published net for SVHN, but for the first convolution: padded here, so that an 8x8 image ends as 2x2, where
-without padding a single position would leave two values to a group, of which its norm keeps only the signs. The
-published diffusion has a time channel too; time is always 0 there, so that the channel does nothing.
+GN is group norm in at most 32 groups: no image sees its neighbours in the batch. Convolutions have biases and start
+Kaiming-normal over the fan out with the gain of a ReLU, linear layers as N(0, 1e-3^2), biases at zero. All this is the
+published net for SVHN, with one exception. The first convolution is padded here, so that an 8x8 image ends as 2x2;
+without padding it would end as a single position, each group would hold two values, and its norm would keep only their
+signs. The published diffusion has a time channel too; time is always 0 there, so that the channel does nothing.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def small_stem(channels: int) -> nn.Sequential:
     """[B, channels, H, W] -> h_0 [B, 64, H / 4, W / 4]"""
     return nn.Sequential(
         convolution(channels, WIDTH),
-        *normalised(WIDTH),
+        *norm_and_relu(WIDTH),
         convolution(WIDTH, WIDTH, kernel=4, stride=2),
-        *normalised(WIDTH),
+        *norm_and_relu(WIDTH),
         convolution(WIDTH, WIDTH, kernel=4, stride=2),
     )
 
@@ -44,11 +44,11 @@ def resnet18_stem(channels: int, released_start: bool = False) -> nn.Sequential:
 
 
 class Drift(nn.Module):
-    """f(h, t), of the shape of h [B, width, H, W]; the last norm keeps it near one, however large h is."""
+    """f(h, t), with the shape of h [B, width, H, W]; the last norm keeps its values near one, however large h is."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.before_first, self.before_second = (nn.Sequential(*normalised(width)) for _ in range(2))
+        self.before_first, self.before_second = (nn.Sequential(*norm_and_relu(width)) for _ in range(2))
         self.first, self.second = TimedConvolution(width), TimedConvolution(width)
         self.last = group_norm(width)
 
@@ -61,7 +61,7 @@ class Drift(nn.Module):
 class TimedConvolution(nn.Module):
     """A 3x3 convolution of x [B, width, H, W] and one more channel that is t everywhere.
 
-    Computed as two: width + 1 channels would fit no matrix unit, and that of t is the same for all images.
+    It is computed as two: width + 1 channels suit no matrix unit, and the part of t is the same for all images.
     """
 
     def __init__(self, width: int) -> None:
@@ -78,8 +78,8 @@ class Diffusion(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        convolutions = [layer for _ in range(3) for layer in (*normalised(width), convolution(width, width))]
-        self.layers = nn.Sequential(*convolutions, Pooling(width), started(nn.Linear(width, 1)))
+        convolutions = [layer for _ in range(3) for layer in (*norm_and_relu(width), convolution(width, width))]
+        self.layers = nn.Sequential(*convolutions, Pooling(width), initialise_linear(nn.Linear(width, 1)))
 
     def forward(self, h: Tensor) -> Tensor:
         odds: Tensor = self.layers(h)
@@ -91,7 +91,7 @@ class Pooling(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(*normalised(width))
+        self.layers = nn.Sequential(*norm_and_relu(width))
 
     def forward(self, h: Tensor) -> Tensor:
         pooled: Tensor = self.layers(h).mean((2, 3))
@@ -106,7 +106,8 @@ def convolution(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, bia
     return layer
 
 
-def started(layer: nn.Linear) -> nn.Linear:
+def initialise_linear(layer: nn.Linear) -> nn.Linear:
+    """The layer itself, its weights drawn from N(0, 1e-3^2), its biases 0."""
     nn.init.normal_(layer.weight, std=LINEAR_DEVIATION)
     nn.init.zeros_(layer.bias)
     return layer
@@ -116,5 +117,5 @@ def group_norm(width: int) -> nn.GroupNorm:
     return nn.GroupNorm(min(LARGEST_GROUPS, width), width)
 
 
-def normalised(width: int) -> tuple[nn.Module, nn.Module]:
+def norm_and_relu(width: int) -> tuple[nn.Module, nn.Module]:
     return group_norm(width), nn.ReLU()

@@ -1,7 +1,7 @@
 """A small convolutional net for small images: three 3x3 convolutions, then the mean over positions.
 
 Each convolution is followed by batch norm and LeakyReLU(0.2); the second and third halve the image.
-What is larger than 8x8 after the first is max-pooled by two until it is not (28x28 to 7x7), so that the last
+A map that is larger than 8x8 after the first is max-pooled by two until it is not (28x28 to 7x7), so that the last
 features see most of the image.
 """
 

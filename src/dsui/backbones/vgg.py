@@ -4,8 +4,8 @@
     a 2x2 max-pool after each group, then the mean over positions -> 512 features
 
 At 32x32 the last map is 1x1 and the mean changes nothing; at 64x64 it is 2x2.
-The convolutions keep their biases, which batch norm makes superfluous, so that the 14,723,136 parameters
-are those of the published VGG16-BN. The public DS-UI code has no VGG16; what it does to ResNet18 is done here.
+Batch norm makes the biases of the convolutions superfluous. They are kept, so that the 14,723,136 parameters are those
+of the published VGG16-BN. The public DS-UI code has no VGG16; this one has the changes that it makes to ResNet18.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What every post-hoc detector is: fitted to the outputs of training samples, it scores those of others.
+"""The base class of post-hoc detectors: fitted to the outputs of training samples, a detector scores other outputs.
 
-A subclass says what it needs and fills in `_fit` and `_score`; the checks, the change to float64 and the walk over the
-samples in chunks are here, so that no detector holds more than a chunk beside the outputs it was given.
+A subclass says what it needs and fills in `_fit` and `_score`. The checks, the conversion to float64 and the loop over
+chunks of samples are here, so that no detector holds more than a chunk beside the outputs it was given. Several
+detectors describe a class by the samples that the model classifies correctly: `examples` and `class_means`.
 """
 
 from __future__ import annotations
@@ -19,28 +20,8 @@ from dsui.detectors.registry import names, obstacle
 from dsui.errors import DsuiError
 from dsui.outputs import Outputs
 
-
-def examples(train: Outputs) -> Tensor:
-    """[N] marks them; of a class without any, all its samples."""
-    assert train.labels is not None
-    correct = train.predictions == train.labels
-    found = torch.bincount(train.labels[correct], minlength=train.logits.shape[1])
-    return correct | (found == 0)[train.labels]
-
-
-def class_means(train: Outputs, values: Tensor) -> Tensor:
-    """[C, D] in float64: the mean over each class's examples of values [N, D], features or logits."""
-    assert train.labels is not None
-    classes = train.logits.shape[1]
-    total = torch.zeros(classes, values.shape[1], dtype=torch.float64, device=values.device)
-    chosen = examples(train)
-    step = max(1, CHUNK_ELEMENTS // values.shape[1])
-    for part, label, used in zip(values.split(step), train.labels.split(step), chosen.split(step), strict=True):
-        total.index_add_(0, label[used], part[used].double())
-    return total / torch.bincount(train.labels[chosen], minlength=classes)[:, None]
-
-
 CHUNK_ELEMENTS = 2**21
+"""Values of a chunk of samples, features or logits."""
 
 
 class Detector(ABC):
@@ -126,6 +107,27 @@ def last_layer(outputs: Outputs, features: Tensor) -> Tensor:
     """Logits [N, C] that the model's last layer would give to other features [N, M]."""
     assert outputs.weight is not None
     return F.linear(features, outputs.weight, outputs.bias)
+
+
+def examples(train: Outputs) -> Tensor:
+    """[N] marks the training samples that stand for their class: those that the model classifies correctly. Where a
+    class has none, all its samples stand for it."""
+    assert train.labels is not None
+    correct = train.predictions == train.labels
+    found = torch.bincount(train.labels[correct], minlength=train.logits.shape[1])
+    return correct | (found == 0)[train.labels]
+
+
+def class_means(train: Outputs, values: Tensor) -> Tensor:
+    """[C, D] in float64: the mean over each class's examples of values [N, D], features or logits."""
+    assert train.labels is not None
+    classes = train.logits.shape[1]
+    total = torch.zeros(classes, values.shape[1], dtype=torch.float64, device=values.device)
+    chosen = examples(train)
+    step = max(1, CHUNK_ELEMENTS // values.shape[1])
+    for part, label, used in zip(values.split(step), train.labels.split(step), chosen.split(step), strict=True):
+        total.index_add_(0, label[used], part[used].double())
+    return total / torch.bincount(train.labels[chosen], minlength=classes)[:, None]
 
 
 def _kind(outputs: Outputs) -> str:

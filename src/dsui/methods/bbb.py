@@ -6,7 +6,7 @@
 
 The linear layers of the neck and the output layer are those of `dsui.methods.variational`; backbone and batch norms are
 the baseline's, and the backbone runs once for all T. beta = 1 is the variational bound; a smaller one trusts the data
-more. I, "mutual_information", is what the draws disagree about.
+more. I, "mutual_information", is large where the draws disagree.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from dsui.checks import check_at_least, check_choice, check_positive
-from dsui.methods.mc_dropout import resampled
+from dsui.methods.mc_dropout import predict_by_sampling
 from dsui.methods.msp import MaxSoftmax
 from dsui.methods.variational import Prior, VariationalLinear, deviation
 from dsui.outputs import Outputs
@@ -65,7 +65,7 @@ class BayesByBackprop(MaxSoftmax):
         return fit + self.kl_weight * divergence
 
     def predict(self, images: Tensor) -> Outputs:
-        return resampled(self, images, self.variational)
+        return predict_by_sampling(self, images, self.variational)
 
     def undecayed_parameters(self) -> Iterable[nn.Parameter]:
         return chain(*(layer.parameters() for layer in self.variational))

@@ -1,18 +1,18 @@
-"""C2AE (Oza and Patel, CVPR 2019): an auto-encoder that is told the class and draws well only where it is right.
+"""C2AE (Oza and Patel, CVPR 2019): an auto-encoder that gets a class and reconstructs well only if it is the right one.
 
     z = f(x),   p = softmax(W z + b)                          fitted to the labels by cross-entropy
     z_j = gamma_j * z + beta_j,   x_j = G(z_j)                G: `dsui.backbones.decoder`
     gamma_j = H_g l_j + h_g,   beta_j = H_b l_j + h_b         l_j: +1 for class j, -1 for all others
     L = a |x - x_y| + (1 - a) |x' - x_j|                      a = 0.9; means over pixels in [0, 1] and over the batch
 
-In the second term j is any wrong label and x' any image of the batch whose class is not y: under a wrong label there
-is nothing to be learned but a blur. The own uncertainty "reconstruction" is the error under the label that suits best,
+In the second term j is any wrong label and x' any image of the batch whose class is not y: under a wrong label G can
+learn only a blur. The own uncertainty "reconstruction" is the error under the label that suits best,
 
     r(x) = min_j |x - x_j|
 
-Published are two stages, first f, W and b, then G and H with f frozen. Here they are two turns of every step: the
-second moves G and H alone, on features without gradients from f in evaluation mode. Both follow one schedule, so that
-f stands still when the rate has fallen.
+The published method has two stages, first f, W and b, then G and H with f frozen. Here they are two turns of every
+step: the second updates G and H alone, on features without gradients from f in evaluation mode. Both follow one
+schedule, so that f no longer changes when the rate has fallen.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dsui.backbones.decoder import Decoder, Pixels, fitting_width, resized
+from dsui.backbones.decoder import Decoder, Pixels, decoder_width, resize
 from dsui.methods.method import Method, Turn
 from dsui.methods.network import FeatureNetwork, OutputLayer, evaluation_mode
 from dsui.outputs import Outputs
 from dsui.recipe import Recipe
 
 DECODER_RATES = {"sgd": 5.0, "adam": 1.0}
-"""Of G and H beside the recipe's rate. Published is one rate of Adam, 3e-4, for both stages. With SGD the gradients are
-small: on digits it takes five times the rate to do as well as Adam, and twenty times is still stable."""
+"""The learning rate of G and H as a multiple of the recipe's. The published rate is 3e-4 with Adam, for both stages.
+With SGD the gradients are small: on digits it takes five times the rate to do as well as Adam, and twenty times is
+still stable."""
 
 
-class Encoded(NamedTuple):
-    """What the second turn decodes: features [B, M] without gradients, and their images' pixels [B, channels, H, W]."""
+class EncodedImages(NamedTuple):
+    """Input of the second turn: features [B, M] without gradients, and their images' pixels [B, channels, H, W]."""
 
     features: Tensor
     pixels: Tensor
@@ -59,7 +60,7 @@ class ConditionedAutoEncoder(Method):
         features = self.network.out_features
         self.output = OutputLayer(features, num_classes)
         self.gain, self.shift = nn.Linear(num_classes, features), nn.Linear(num_classes, features)
-        self.decoder = Decoder(features, channels, fitting_width(self.network.backbone.out_features, 4))
+        self.decoder = Decoder(features, channels, decoder_width(self.network.backbone.out_features, 4))
         self.pixels = Pixels(recipe.mean, recipe.std)
         self.register_buffer("codes", 2 * torch.eye(num_classes) - 1, persistent=False)
 
@@ -68,72 +69,72 @@ class ConditionedAutoEncoder(Method):
         decoding = (*self.gain.parameters(), *self.shift.parameters(), *self.decoder.parameters())
         return Turn(classifying), Turn(decoding, self.decoder_rate)
 
-    def forward(self, images: Tensor) -> Tensor | Encoded:
-        """Logits [B, C]; in the second turn what `loss` decodes, since only there the labels are known."""
+    def forward(self, images: Tensor) -> Tensor | EncodedImages:
+        """Logits [B, C]; in the second turn the features that `loss` decodes, because only it knows the labels."""
         if self.turn == 1:
             with torch.no_grad(), evaluation_mode(self.network):
-                return Encoded(self.network(images), self.pixels.of(images))
+                return EncodedImages(self.network(images), self.pixels.from_inputs(images))
         logits: Tensor = self.output(self.network(images))
         return logits
 
-    def loss(self, output: Tensor | Encoded, labels: Tensor) -> Tensor:
-        if isinstance(output, Encoded):
+    def loss(self, output: Tensor | EncodedImages, labels: Tensor) -> Tensor:
+        if isinstance(output, EncodedImages):
             return self._decoding_loss(output, labels)
         value = F.cross_entropy(output.float(), labels)
         self.terms = {"cross_entropy": value.detach()}
         return value
 
-    def logits(self, output: Tensor | Encoded) -> Tensor:
+    def logits(self, output: Tensor | EncodedImages) -> Tensor:
         assert isinstance(output, Tensor), "the second turn has no logits"
         return output
 
     def predict(self, images: Tensor) -> Outputs:
-        """Decodes once for each class, one class after another: the memory does not grow with their number. Attacks
-        and detectors that want the gradient of the logits get it without that of the decoder."""
+        """Decodes once for each class, one class after another, so that memory does not grow with their number. Attacks
+        and detectors get the gradient of the logits without that of the decoder."""
         features = self.network(images)
         with torch.no_grad():
-            own = {"reconstruction": self._least_error(features, self.pixels.of(images))}
+            own = {"reconstruction": self._least_error(features, self.pixels.from_inputs(images))}
         return Outputs(features, self.output(features), own=own, weight=self.output.weight, bias=self.output.bias)
 
-    def _decoding_loss(self, encoded: Encoded, labels: Tensor) -> Tensor:
+    def _decoding_loss(self, encoded: EncodedImages, labels: Tensor) -> Tensor:
         wrong, (partners, found) = wrong_labels(labels, self.num_classes), foreign_partners(labels)
         features, pixels = encoded
-        # autocast ends with `forward`; where it lowered the features it lowers the decoder, too
-        lowered = features.dtype == torch.bfloat16
-        with torch.autocast(features.device.type, torch.bfloat16, enabled=lowered, cache_enabled=False):
-            drawn = self._decoded(torch.cat([features, features]), torch.cat([labels, wrong]))
-        right, other = _errors(drawn, torch.cat([pixels, pixels[partners]])).mean((1, 2, 3)).chunk(2)
+        # autocast ends with `forward`; where the features are bfloat16, the decoder runs in bfloat16 too
+        half = features.dtype == torch.bfloat16
+        with torch.autocast(features.device.type, torch.bfloat16, enabled=half, cache_enabled=False):
+            decoded = self._decode(torch.cat([features, features]), torch.cat([labels, wrong]))
+        right, other = _errors(decoded, torch.cat([pixels, pixels[partners]])).mean((1, 2, 3)).chunk(2)
         match, non_match = right.mean(), (other * found).sum() / found.sum().clamp(min=1)
         self.terms = {"match": match.detach(), "non_match": non_match.detach()}
         return self.match_weight * match + (1 - self.match_weight) * non_match
 
-    def _decoded(self, features: Tensor, labels: Tensor) -> Tensor:
-        """G(gamma_j * z + beta_j) [B, channels, 32, 32]; one label for each of the features or one for all."""
+    def _decode(self, features: Tensor, labels: Tensor) -> Tensor:
+        """G(gamma_j * z + beta_j) [B, channels, 32, 32], for one label per image or one label for all."""
         codes = self.codes[labels]
-        drawn: Tensor = self.decoder(self.gain(codes) * features + self.shift(codes))
-        return drawn
+        decoded: Tensor = self.decoder(self.gain(codes) * features + self.shift(codes))
+        return decoded
 
     def _least_error(self, features: Tensor, pixels: Tensor) -> Tensor:
         """[B], in float64"""
         least = torch.full((len(features),), torch.inf, dtype=torch.float64, device=features.device)
         for label in torch.arange(self.num_classes, device=features.device).split(1):
-            errors = _errors(self._decoded(features, label), pixels)
+            errors = _errors(self._decode(features, label), pixels)
             least = least.minimum(errors.mean((1, 2, 3), dtype=torch.float64))
         return least
 
 
 def wrong_labels(labels: Tensor, num_classes: int) -> Tensor:
-    """For each label one of the others, all equally likely. [B] -> [B]"""
+    """For each label a random one of the others. [B] -> [B]"""
     return (labels + torch.randint_like(labels, 1, num_classes)) % num_classes
 
 
 def foreign_partners(labels: Tensor) -> tuple[Tensor, Tensor]:
-    """For each image one of another class, all of these equally likely, and whether there is one. [B] -> [B], [B]"""
+    """For each image, the index of a random one of another class, and whether there is any. [B] -> [B], [B]"""
     same = labels[:, None] == labels
     draws = torch.rand(same.shape, device=labels.device).masked_fill(same, -1)
     return draws.argmax(1), ~same.all(1)
 
 
-def _errors(drawn: Tensor, pixels: Tensor) -> Tensor:
-    """Of every pixel [B, channels, H, W], in their type."""
-    return (resized(drawn.to(pixels.dtype), *pixels.shape[2:]) - pixels).abs()
+def _errors(decoded: Tensor, pixels: Tensor) -> Tensor:
+    """The error of every pixel [B, channels, H, W], in the type of `pixels`."""
+    return (resize(decoded.to(pixels.dtype), *pixels.shape[2:]) - pixels).abs()

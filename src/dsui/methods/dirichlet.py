@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 LARGEST_LOGIT = 300.0
-"""Scores take |y| as at most this: e^300 can be squared in float64."""
+"""Scores clamp |y| to this: e^300 can be squared in float64."""
 SERIES_FROM = 32.0
-"""From here on the asymptotic series of r and s, cut as they are below, are exact to 12 digits."""
+"""From here on, the truncated asymptotic series of r and s below are exact to 12 digits."""
 
 
 def kl_divergence(first: Tensor, second: Tensor) -> Tensor:
@@ -39,17 +39,18 @@ def kl_divergence(first: Tensor, second: Tensor) -> Tensor:
 def label_concentrations(labels: Tensor, num_classes: int, concentration: float) -> Tensor:
     """1 + b for the label and 1 for every other class, in float64. [B] -> [B, C]
 
-    By comparison: PyTorch 2.11 compiles a scatter into ones to float32 and reads the result as float64; 2.13 does not.
+    It compares instead of scattering: PyTorch 2.11 compiles a scatter into ones to float32 and reads the result as
+    float64; 2.13 does not.
     """
     own = labels[:, None] == torch.arange(num_classes, device=labels.device)
     return 1 + concentration * own.double()
 
 
 def bounded_concentrations(logits: Tensor, smallest: float, largest: float) -> Tensor:
-    """exp(y) in float64, within bounds beyond which y keeps the gradient it has at the bound. [B, C] -> [B, C]
+    """exp(y) in float64, within bounds; beyond a bound, y keeps the gradient it has there. [B, C] -> [B, C]
 
-    Where the largest y is too large, all of an image's are lowered by as much: which class is ahead, and how far, must
-    not be lost.
+    Where an image's largest y is too large, all its y are lowered by the same amount, so that the differences between
+    classes stay.
     """
     logits = logits.double()
     excess = (logits.amax(-1, keepdim=True) - math.log(largest)).clamp_min(0)
@@ -65,7 +66,7 @@ def mutual_information(logits: Tensor) -> Tensor:
 
 
 def differential_entropy(logits: Tensor) -> Tensor:
-    """Of the Dirichlet, against the Lebesgue measure of C - 1 probabilities. [B, C] -> [B]"""
+    """The entropy of the Dirichlet, with respect to the Lebesgue measure of C - 1 probabilities. [B, C] -> [B]"""
     log_alpha, log_total = _log_concentrations(logits)
     alpha, total, classes = log_alpha.exp(), log_total.exp(), logits.shape[-1]
     spread = (log_alpha - log_total).sum(-1) - (classes - 1) * (log_total[..., 0] - math.log(2 * math.pi))

@@ -4,13 +4,13 @@ The network's logits are the logarithms of a Dirichlet's concentrations, alpha =
 
     L = E_own KL[Dir(1 + b e_t) || Dir(alpha)] + w E_foreign KL[Dir(1) || Dir(alpha)]
 
-t is the label; the second term is there where a run is given outliers. Targets are of the kind in the authors'
-maintained code, which has b = 100 and divides L by b. Here b is 10 and nothing is divided: with 100 a network must be
-almost certain before L falls, and neither L nor its gradient grows as b does, so that the division leaves them too
-small beside a recipe's weight decay (docs/methods/dpn.md).
+t is the label; the second term exists where a run has outliers. The targets are those of the authors' maintained code,
+which has b = 100 and divides L by b. Here b is 10, and L is not divided. With 100 a network must be almost certain
+before L falls. Neither L nor its gradient grows in proportion to b, so that the division makes them too small beside a
+recipe's weight decay (docs/methods/dpn.md).
 
-The divergence covers modes: where labels disagree, the best single Dirichlet is one with small alpha, spread over the
-corners they point to. `dsui.methods.rkl` turns the divergence round.
+The divergence covers modes: where labels disagree, the best single Dirichlet has small alpha, spread over the corners
+of these labels. `dsui.methods.rkl` reverses the divergence.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from dsui.outputs import Outputs
 from dsui.recipe import Recipe
 
 SMALLEST = 1e-2
-"""In the loss alpha is at least this, and at most `largest` times the largest target; the alpha that is best for an
-image, however its labels are distributed, lies well within. By y, the gradient of one divergence grows as 1 / alpha,
-that of the other as alpha; beyond the bounds it stays what it is there, so that it neither dies nor lets one badly
-wrong image drown the others."""
+"""In the loss, alpha is at least this and at most `largest` times the largest target. The best alpha for an image lies
+well within these bounds, however its labels are distributed. With respect to y, the gradient of one divergence grows as
+1 / alpha, that of the other as alpha. Beyond a bound it stays what it is there, so that it does not vanish and one
+badly wrong image does not outweigh the others."""
 
 
 class PriorNetwork(MaxSoftmax):
@@ -83,5 +83,5 @@ class PriorNetwork(MaxSoftmax):
         return Outputs(plain.features, plain.logits, weight=plain.weight, bias=plain.bias, own=own)
 
     def _divergence(self, alpha: Tensor, target: Tensor) -> Tensor:
-        """[B] between concentrations [B, C] and their targets, in the size that suits a weight decay."""
+        """[B] between concentrations [B, C] and their targets, scaled to suit a recipe's weight decay."""
         return kl_divergence(target, alpha)

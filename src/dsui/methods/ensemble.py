@@ -1,10 +1,11 @@
-"""Deep ensemble: one method several times over, told apart by its start alone (Lakshminarayanan et al., NeurIPS 2017).
+"""Deep ensemble: one method several times, each with another random start (Lakshminarayanan et al., NeurIPS 2017).
 
     p(y | x) = 1/T sum_t p_t(y | x),    I = H[p] - 1/T sum_t H[p_t] = 1/T sum_t KL(p_t | p) >= 0
 
-All members see the same batches in one step: the loss is the sum of theirs, and since they share no parameter, each
-gets the gradient it would get alone. I, "mutual_information", is what the members disagree about; where members report
-one of their own, its mean is added, which by the chain rule gives that of member and member's draw together.
+All members see the same batches in one step. The loss is the sum of theirs, and because they share no parameter, each
+gets the gradient it would get alone. I, "mutual_information", is large where the members disagree. Where members report
+their own mutual information, its mean is added: by the chain rule, the sum is that of member and member's draw
+together.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ INFORMATION = "mutual_information"
 
 
 class Ensemble(Method):
-    """`members` of the method named `member`, with the options that the recipe gives it; built one after another from
-    torch's global generator. It does not learn from outliers."""
+    """`members` times the method named `member`, with the options the recipe gives it, built one after another from torch's
+    global generator. An ensemble does not learn from outliers."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Ensemble(Method):
 
     @classmethod
     def of(cls, methods: Sequence[Method]) -> Ensemble:
-        """Of methods that were trained apart, for the same classes; they are held, not copied."""
+        """An ensemble of methods that were trained separately for the same classes; they are not copied."""
         check_at_least("the number of methods", len(methods), 1)
         ensemble = cls.__new__(cls)
         Method.__init__(ensemble)
@@ -65,45 +66,45 @@ class Ensemble(Method):
         self.decay_mixture = any(each.decay_mixture for each in methods)
 
     @property
-    def _each(self) -> Sequence[Method]:
+    def _methods(self) -> Sequence[Method]:
         return cast("Sequence[Method]", self.members)
 
     @property
     def phase(self) -> int:
-        return self._each[0].phase
+        return self._methods[0].phase
 
     @phase.setter
     def phase(self, phase: int) -> None:
-        for each in self._each:
+        for each in self._methods:
             each.phase = phase
 
     @property
     def turn(self) -> int:
-        return self._each[0].turn
+        return self._methods[0].turn
 
     @turn.setter
     def turn(self, turn: int) -> None:
-        for each in self._each:
+        for each in self._methods:
             each.turn = turn
 
     def forward(self, images: Tensor) -> list[Any]:
-        return [each(images) for each in self._each]
+        return [each(images) for each in self._methods]
 
     def loss(self, output: list[Any], labels: Tensor) -> Tensor:
-        losses = [each.loss(own, labels) for each, own in zip(self._each, output, strict=True)]
+        losses = [each.loss(own, labels) for each, own in zip(self._methods, output, strict=True)]
         self.terms = {
-            name: torch.stack([each.terms[name] for each in self._each]).mean() for name in self._each[0].terms
+            name: torch.stack([each.terms[name] for each in self._methods]).mean() for name in self._methods[0].terms
         }
         return torch.stack(losses).sum()
 
     def logits(self, output: list[Any]) -> Tensor:
-        logits = [each.logits(own).float() for each, own in zip(self._each, output, strict=True)]
+        logits = [each.logits(own).float() for each, own in zip(self._methods, output, strict=True)]
         return log_mean_exp(torch.stack([own.log_softmax(1) for own in logits], 1))
 
     def predict(self, images: Tensor) -> Outputs:
-        parts = [each.predict(images) for each in self._each]
+        parts = [each.predict(images) for each in self._methods]
         samples = torch.stack([part.logits.double().log_softmax(1) for part in parts], 1)
-        log_joint, class_scores, norm = (_stacked(parts, name) for name in ("log_joint", "class_scores", "norm"))
+        log_joint, class_scores, norm = (_stack(parts, name) for name in ("log_joint", "class_scores", "norm"))
         shared = set.intersection(*(set(part.own) for part in parts))
         own = {name: torch.stack([part.own[name] for part in parts], 1).mean(1) for name in sorted(shared)}
         own[INFORMATION] = mutual_information(samples) + own.get(INFORMATION, 0)
@@ -120,40 +121,40 @@ class Ensemble(Method):
     def turns(self) -> Sequence[Turn]:
         return [
             replace(same[0], parameters=tuple(chain(*(turn.parameters for turn in same))))
-            for same in zip(*(each.turns() for each in self._each), strict=True)
+            for same in zip(*(each.turns() for each in self._methods), strict=True)
         ]
 
     def phase_at(self, epoch: int) -> int:
-        return self._each[0].phase_at(epoch)
+        return self._methods[0].phase_at(epoch)
 
     def begin_phase(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
-        # the first member that reads the batches makes tee hold them for the others; if none does, nothing is held
-        for each, own in zip(self._each, tee(batches, len(self._each)), strict=True):
+        # once a member reads the batches, tee keeps them for the others; if none reads, nothing is kept
+        for each, own in zip(self._methods, tee(batches, len(self._methods)), strict=True):
             each.begin_phase(own)
 
     def mixture_parameters(self) -> Iterable[nn.Parameter]:
-        return chain(*(each.mixture_parameters() for each in self._each))
+        return chain(*(each.mixture_parameters() for each in self._methods))
 
     def undecayed_parameters(self) -> Iterable[nn.Parameter]:
-        return chain(*(each.undecayed_parameters() for each in self._each))
+        return chain(*(each.undecayed_parameters() for each in self._methods))
 
     def set_class_counts(self, counts: Tensor) -> None:
-        for each in self._each:
+        for each in self._methods:
             each.set_class_counts(counts)
 
     def log_row(self) -> dict[str, object]:
-        rows = [each.log_row() for each in self._each]
+        rows = [each.log_row() for each in self._methods]
         return {"members": rows} if any(rows) else {}
 
 
 def _mean_posterior(class_scores: Tensor) -> Tensor:
-    """Scores whose softmax is the mean of the members' and whose logsumexp is the logarithm of their mean evidence: the
-    mean of the scores themselves would be the largest member's. [B, T, C] -> [B, C]"""
+    """Scores whose softmax is the mean of the members' softmax and whose logsumexp is the logarithm of their mean
+    evidence. In a mean of exp(scores) the largest member would decide alone. [B, T, C] -> [B, C]"""
     evidence = class_scores.logsumexp(2, keepdim=True)
     return log_mean_exp(class_scores - evidence) + log_mean_exp(evidence)
 
 
-def _stacked(parts: Sequence[Outputs], name: str) -> Tensor | None:
-    """[B, T, ...] of a part of the outputs that every member has."""
+def _stack(parts: Sequence[Outputs], name: str) -> Tensor | None:
+    """[B, T, ...] of one field of the outputs; None unless every member has it."""
     found = [getattr(part, name) for part in parts]
     return None if any(value is None for value in found) else torch.stack(found, 1)

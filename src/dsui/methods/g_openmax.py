@@ -1,22 +1,22 @@
-"""G-OpenMax (Ge, Demyanov and Garnavi, BMVC 2017): a classifier with a class for the unknown, learnt from generated
-images.
+"""G-OpenMax (Ge, Demyanov and Garnavi, BMVC 2017): a classifier with one more class, for unknown images, which it
+learns from generated ones.
 
     p = softmax(y_1, ..., y_C, 0), the last for the unknown
     L = -(sum_own ln p_t + sum_fakes r ln p_{C+1}) / (B + sum r)
 
-Fakes are drawn by a conditional generator G that is told of two classes at once:
+A conditional generator G makes the fakes, each from two classes at once:
 
     x = G(e, s a + (1 - s) b),  e ~ N(0, I),  s ~ U(0, 1),  a and b the codes of two classes;  r = 1 where the known
     class that is likeliest for x is not the one with the larger share, else 0
 
-G learns to draw each class against a discriminator D that sees image and class (Goodfellow et al., 2014; Mirza and
+G learns to generate each class against a discriminator D that sees image and class (Goodfellow et al., 2014; Mirza and
 Osindero, 2014):
 
     D: -ln s(D(x, t)) - ln(1 - s(D(G(e, t), t)))        G: -ln s(D(G(e, t), t)),   s the logistic function
 
-Published as stages, classifier, generator, classifier with fakes; here three turns of every step. y is measured from
-the unknown's logit, as in Neal et al.'s code (ECCV 2018), so that P(unknown) orders images as the energy of y does.
-OpenMax's discount of strange logits is a detector: `dsui.detectors.openmax`.
+The published method has three stages: classifier, generator, classifier with fakes. Here they are three turns of every
+step. The logit of the unknown class is fixed at 0, as in Neal et al.'s code (ECCV 2018), so that P(unknown) orders
+images as the energy of y does. OpenMax's discount of unusual logits is a detector: `dsui.detectors.openmax`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dsui.backbones.backbone import SLOPE
-from dsui.backbones.decoder import GROUP, SIDE, Decoder, Pixels, fitting_width, resized
+from dsui.backbones.decoder import GROUP, SIDE, Decoder, Pixels, decoder_width, resize
 from dsui.checks import check_positive
 from dsui.methods.method import Turn
 from dsui.methods.msp import MaxSoftmax
@@ -39,22 +39,23 @@ from dsui.recipe import Recipe
 NOISE = 100
 """Length of e."""
 FAKES = 0.5
-"""For each image of the batch in the classifier's turn."""
+"""Fakes for each image of the batch, in the classifier's turn."""
 MOMENTUM = 0.5
-"""Of G and D, as usual for such pairs: with Adam's 0.9 all images of G became one."""
+"""The momentum of G and D, usual for such pairs: with Adam's 0.9, G generated the same image always."""
 
 
-class Judged(NamedTuple):
-    """Logits [B + fakes, C] of images and then fakes, and of each fake the class with the larger share."""
+class ClassifierOutput(NamedTuple):
+    """Logits [B + fakes, C] of images and then fakes, and for each fake the class with the larger share."""
 
     logits: Tensor
-    meant: Tensor
+    main_class: Tensor
 
 
 class GenerativeOpenMax(MaxSoftmax):
-    """The network of the baseline, whose logits are those of C classes beside an unknown one at 0.
+    """The network of the baseline; its logits are those of C classes, and the logit of the unknown class is 0.
 
-    `generator_rate` is the rate of G and D beside the recipe's: the usual 2e-4 where Adam has 7.5e-4.
+    `generator_rate` is the learning rate of G and D as a multiple of the recipe's: the usual 2e-4 where Adam has
+    7.5e-4.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class GenerativeOpenMax(MaxSoftmax):
     ) -> None:
         check_positive("generator_rate", generator_rate)
         super().__init__(backbone, channels, num_classes, recipe)
-        width = fitting_width(self.network.backbone.out_features, 8)
+        width = decoder_width(self.network.backbone.out_features, 8)
         self.generator = Decoder(NOISE + num_classes, channels, width)
         self.discriminator = Discriminator(channels, num_classes, width)
         self.pixels = Pixels(recipe.mean, recipe.std)
@@ -77,59 +78,59 @@ class GenerativeOpenMax(MaxSoftmax):
         )
 
     def phase_at(self, epoch: int) -> int:
-        """0 while the classifier sees no fakes, 1 then."""
+        """0 while the classifier sees no fakes, 1 once it does."""
         return int(epoch >= self.fakes_from)
 
-    def forward(self, images: Tensor) -> Judged | Tensor:  # type: ignore[override]
-        """In the turns of D and G the images as they are: what these do needs the labels."""
+    def forward(self, images: Tensor) -> ClassifierOutput | Tensor:  # type: ignore[override]
+        """In the turns of D and G the images themselves: their loss needs the labels, which `forward` does not have."""
         if self.turn != 0:
             return images
         shares = self._mixtures(int(FAKES * len(images)) if self.phase == 1 else 0, images.device)
         with torch.no_grad():
-            fakes = self.pixels.seen(self._drawn(shares, images.shape[2:]))
-        return Judged(super().forward(torch.cat([images, fakes])), shares.argmax(1))
+            fakes = self.pixels.to_inputs(self._generate(shares, images.shape[2:]))
+        return ClassifierOutput(super().forward(torch.cat([images, fakes])), shares.argmax(1))
 
-    def loss(self, output: Judged | Tensor, labels: Tensor) -> Tensor:
-        if isinstance(output, Judged):
+    def loss(self, output: ClassifierOutput | Tensor, labels: Tensor) -> Tensor:
+        if isinstance(output, ClassifierOutput):
             return self._classification(output, labels)
         codes, size = F.one_hot(labels, self.num_classes).float(), output.shape[2:]
         if self.turn == 1:
             with torch.no_grad():
-                fakes = self._drawn(codes, size)
-            own = self.discriminator(self.pixels.of(output.float()), codes)
+                fakes = self._generate(codes, size)
+            own = self.discriminator(self.pixels.from_inputs(output.float()), codes)
             value = F.softplus(-own).mean() + F.softplus(self.discriminator(fakes, codes)).mean()
             self.terms = {"discriminator": value.detach()}
             return value
-        value = F.softplus(-self.discriminator(self._drawn(codes, size), codes)).mean()
+        value = F.softplus(-self.discriminator(self._generate(codes, size), codes)).mean()
         self.terms = {"generator": value.detach()}
         return value
 
-    def logits(self, output: Judged | Tensor) -> Tensor:
-        assert isinstance(output, Judged)
+    def logits(self, output: ClassifierOutput | Tensor) -> Tensor:
+        assert isinstance(output, ClassifierOutput)
         return output.logits
 
-    def _classification(self, output: Judged, labels: Tensor) -> Tensor:
+    def _classification(self, output: ClassifierOutput, labels: Tensor) -> Tensor:
         logits = F.pad(output.logits.float(), (0, 1))
         own = F.cross_entropy(logits[: len(labels)], labels, reduction="sum")
         fakes = logits[len(labels) :]
-        kept = (fakes.detach()[:, :-1].argmax(1) != output.meant).float()
+        kept = (fakes.detach()[:, :-1].argmax(1) != output.main_class).float()
         unknown = (kept * (fakes.logsumexp(1) - fakes[:, -1])).sum()
         self.terms = {"cross_entropy": own.detach() / len(labels), "kept_fakes": kept.sum() / max(len(kept), 1)}
         return (own + unknown) / (len(labels) + kept.sum())
 
     def _mixtures(self, count: int, device: torch.device) -> Tensor:
-        """Two classes each, shares that sum to 1. [count, C]"""
+        """Codes of fakes: two classes each, with shares that sum to 1. [count, C]"""
         first = torch.randint(self.num_classes, (count,), device=device)
         second = (first + torch.randint(1, self.num_classes, (count,), device=device)) % self.num_classes
         share = torch.rand(count, 1, device=device)
         return share * F.one_hot(first, self.num_classes) + (1 - share) * F.one_hot(second, self.num_classes)
 
-    def _drawn(self, codes: Tensor, size: Sequence[int]) -> Tensor:
-        """Pixels of that size, since at another D would tell images by their grain; in float32, also where autocast
-        lowers the classifier. [B, C] -> [B, channels, H, W]"""
+    def _generate(self, codes: Tensor, size: Sequence[int]) -> Tensor:
+        """Images of that size, because at another size D could tell them by their grain. They are in float32, also
+        where autocast runs the classifier in bfloat16. [B, C] -> [B, channels, H, W]"""
         noise = torch.randn(len(codes), NOISE, device=codes.device)
         with torch.autocast(codes.device.type, enabled=False):
-            return resized(self.generator(torch.cat([noise, codes], 1)), *size)
+            return resize(self.generator(torch.cat([noise, codes], 1)), *size)
 
 
 class Discriminator(nn.Module):
@@ -151,5 +152,5 @@ class Discriminator(nn.Module):
 
     def forward(self, pixels: Tensor, codes: Tensor) -> Tensor:
         maps = codes[:, :, None, None].expand(-1, -1, SIDE, SIDE)
-        odds: Tensor = self.layers(torch.cat([resized(pixels, SIDE, SIDE), maps], 1))
+        odds: Tensor = self.layers(torch.cat([resize(pixels, SIDE, SIDE), maps], 1))
         return odds.squeeze(1)

@@ -1,20 +1,20 @@
-"""GDOSR (Perera et al., CVPR 2020): a classifier that sees an image beside what an auto-encoder makes of it.
+"""GDOSR (Perera et al., CVPR 2020): a classifier that sees an image and its reconstruction by an auto-encoder.
 
     u = [x; g(x)],    y = W phi(u) + b,    t = V phi(T_k u) + c,    k uniform over the transformations T
     L = (1 - w) CE(y, label) + w CE(t, k),    w = 0.2
 
-g is fitted to the known classes. What it cannot reproduce differs from x, and phi sees both. Because phi must also tell
-how an image was turned, it learns more of the image than its class. T_k turns x and g(x) alike: T_k g(x), never
-g(T_k x). T are the four quarter turns of the image and of its mirror image. Where the recipe mirrors training images no
-one can tell the mirrored ones, and T are the four turns. Images that are not square keep their shape under half turns
-alone, and have only those.
+g is fitted to the known classes. Of other images g(x) differs from x, and phi sees both. Because phi must also tell how
+an image was turned, it learns more about the image than its class. T_k turns x and g(x) alike: it is T_k g(x), never
+g(T_k x). T are the four quarter turns of the image and of its mirror image. Where the recipe mirrors training images,
+mirrored ones cannot be recognised, and T are the four turns. Images that are not square have half turns only, which
+keep their shape.
 
 Each step has two turns. The first fits everything but g by L, in which g(x) is a constant. The second fits g alone:
 
     mean (x - g(x))^2 over pixels in [0, 1],    for one image its own uncertainty "reconstruction"
 
-The published score is max_c y_c, the "max_logit" of `dsui.scores`. Published is g first and then phi, each
-with an optimizer and a length of its own; side by side they keep to the one schedule of a run.
+The published score is max_c y_c, the "max_logit" of `dsui.scores`. The published training fits g first and then phi,
+each with its own optimizer and number of epochs; fitted together, they share the one schedule of a run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dsui.backbones.backbone import SLOPE
-from dsui.backbones.decoder import GROUP, SIDE, Decoder, Pixels, fitting_width, resized
+from dsui.backbones.decoder import GROUP, SIDE, Decoder, Pixels, decoder_width, resize
 from dsui.backbones.registry import names
 from dsui.checks import check_at_least
 from dsui.methods.method import Method, Turn
@@ -37,26 +37,27 @@ from dsui.outputs import Outputs
 from dsui.recipe import Recipe
 
 AUTO_ENCODER_RATES = {"sgd": 1.0, "adam": 0.3}
-"""Of g beside the recipe's rate. A public reimplementation has a tenth with Adam, and ends g before phi begins. Here g
-must keep pace: after 12 epochs on 256 digits its error at 0.3 is two thirds of what it is at 0.1 or at 1."""
+"""The learning rate of g as a multiple of the recipe's. A public reimplementation has a tenth with Adam, and ends g
+before phi begins. Here g must keep pace: after 12 epochs on 256 digits its error at 0.3 is two thirds of that at 0.1 or
+at 1."""
 QUARTERS = 4
 
 
-class Answers(NamedTuple):
-    """What the first turn's loss is made of; `classes` are of the images as they came."""
+class ClassifierOutput(NamedTuple):
+    """Input of the first turn's loss."""
 
     classes: Tensor
-    """[B, C] logits."""
+    """[B, C] logits of the untransformed images."""
     transformations: Tensor
-    """[B, 4 or 8] logits."""
+    """[B, 4 or 8] logits of the transformed images."""
     drawn: Tensor
-    """[B] which transformation it was."""
+    """[B] the true k of each transformed image."""
 
 
 class GenerativeDiscriminative(Method):
-    """`code` is what g squeezes an image through, `transform_weight` is w.
+    """`code` is the number of features between the encoder and the decoder of g, `transform_weight` is w.
 
-    A backbone of the user's own is refused: it takes an image, and here come two.
+    A user's own backbone is refused: it takes one image, and this network takes two.
     """
 
     backbones = names()
@@ -81,7 +82,7 @@ class GenerativeDiscriminative(Method):
         self.output = OutputLayer(self.network.out_features, num_classes)
         self.transformation = OutputLayer(self.network.out_features, 2 * QUARTERS if self.mirrors else QUARTERS)
         self.pixels = Pixels(recipe.mean, recipe.std)
-        width = fitting_width(self.network.backbone.out_features, 4)
+        width = decoder_width(self.network.backbone.out_features, 4)
         self.auto_encoder = nn.Sequential(Encoder(channels, code, width), Decoder(code, channels, width))
 
     def turns(self) -> Sequence[Turn]:
@@ -91,19 +92,19 @@ class GenerativeDiscriminative(Method):
             Turn(tuple(self.auto_encoder.parameters()), self.auto_encoder_rate),
         )
 
-    def forward(self, images: Tensor) -> Answers | Tensor:
-        """What the labels and T_k are told by; in the second turn [B] squared errors of g. u and T_k u share one pass,
-        and so their batch norms."""
-        pixels = self.pixels.of(images)
+    def forward(self, images: Tensor) -> ClassifierOutput | Tensor:
+        """The logits of labels and of T_k; in the second turn [B] squared errors of g. u and T_k u share one pass, and
+        so their batch-norm statistics."""
+        pixels = self.pixels.from_inputs(images)
         if self.turn == 1:
-            return squared_error(pixels, self._reconstructed(pixels).float())
+            return squared_error(pixels, self._reconstruct(pixels).float())
         with torch.no_grad():
-            pairs = self._pairs(images, self._reconstructed(pixels))
-        transformed, drawn = transformed_at_random(pairs, self.mirrors)
+            pairs = self._pairs(images, self._reconstruct(pixels))
+        transformed, drawn = transform_at_random(pairs, self.mirrors)
         own, turned = self.network(torch.cat([pairs, transformed])).chunk(2)
-        return Answers(self.output(own), self.transformation(turned), drawn)
+        return ClassifierOutput(self.output(own), self.transformation(turned), drawn)
 
-    def loss(self, output: Answers | Tensor, labels: Tensor) -> Tensor:
+    def loss(self, output: ClassifierOutput | Tensor, labels: Tensor) -> Tensor:
         if isinstance(output, Tensor):
             value = output.mean()
             self.terms = {"reconstruction": value.detach()}
@@ -113,27 +114,27 @@ class GenerativeDiscriminative(Method):
         self.terms = {"cross_entropy": of_class.detach(), "transformation": of_transformation.detach()}
         return (1 - self.transform_weight) * of_class + self.transform_weight * of_transformation
 
-    def logits(self, output: Answers) -> Tensor:
+    def logits(self, output: ClassifierOutput) -> Tensor:
         return output.classes
 
     def predict(self, images: Tensor) -> Outputs:
-        pixels = self.pixels.of(images)
-        reconstructed = self._reconstructed(pixels)
+        pixels = self.pixels.from_inputs(images)
+        reconstructed = self._reconstruct(pixels)
         features = self.network(self._pairs(images, reconstructed))
         own = {"reconstruction": squared_error(pixels.double(), reconstructed.double())}
         return Outputs(features, self.output(features), weight=self.output.weight, bias=self.output.bias, own=own)
 
-    def _reconstructed(self, pixels: Tensor) -> Tensor:
-        """g(x), of the shape of `pixels`."""
-        return resized(self.auto_encoder(resized(pixels, SIDE, SIDE)), *pixels.shape[2:])
+    def _reconstruct(self, pixels: Tensor) -> Tensor:
+        """g(x), in the shape of `pixels`."""
+        return resize(self.auto_encoder(resize(pixels, SIDE, SIDE)), *pixels.shape[2:])
 
     def _pairs(self, images: Tensor, reconstructed: Tensor) -> Tensor:
-        """u [B, 2 channels, H, W], both halves as the network sees images."""
-        return torch.cat([images, self.pixels.seen(reconstructed)], 1)
+        """u [B, 2 channels, H, W], both halves as network inputs."""
+        return torch.cat([images, self.pixels.to_inputs(reconstructed)], 1)
 
 
 class Encoder(nn.Module):
-    """Images [B, channels, 32, 32] -> codes [B, features], by the layers of `dsui.backbones.decoder` in reverse:
+    """Images [B, channels, 32, 32] -> codes [B, features], with the layers of `dsui.backbones.decoder` in reverse:
 
     (conv4x4/2 - GN - LeakyReLU) x 4 to w, 2 w, 4 w, 4 w - linear
     """
@@ -150,19 +151,19 @@ class Encoder(nn.Module):
 
 
 def symmetries(images: Tensor, mirrors: bool) -> Tensor:
-    """All T_k that keep the shape: quarter turns, for other than square images half turns, and with `mirrors` those of
-    the mirror image behind them. [..., H, W] -> [T, ..., H, W]"""
+    """All T_k that keep the shape: quarter turns, for images that are not square half turns, and with `mirrors` then
+    those of the mirror image. [..., H, W] -> [T, ..., H, W]"""
     turns = range(QUARTERS) if images.shape[-2] == images.shape[-1] else (0, 2)
     sides = (images, images.flip(-1)) if mirrors else (images,)
     return torch.stack([side.rot90(quarters, (-2, -1)) for side in sides for quarters in turns])
 
 
-def transformed_at_random(images: Tensor, mirrors: bool) -> tuple[Tensor, Tensor]:
-    """T_k of each image, all its channels alike, and k [B]. All T are made and one is taken: on a device that costs a
-    few copies, and no image asks the host."""
-    made = symmetries(images, mirrors)
-    drawn = torch.randint(len(made), (len(images),), device=images.device)
-    return made[drawn, torch.arange(len(images), device=images.device)], drawn
+def transform_at_random(images: Tensor, mirrors: bool) -> tuple[Tensor, Tensor]:
+    """T_k of each image, all its channels alike, and k [B]. All T are computed and one is chosen: that costs a few
+    copies on the device, and nothing waits for the host."""
+    every = symmetries(images, mirrors)
+    drawn = torch.randint(len(every), (len(images),), device=images.device)
+    return every[drawn, torch.arange(len(images), device=images.device)], drawn
 
 
 def squared_error(pixels: Tensor, reconstructed: Tensor) -> Tensor:

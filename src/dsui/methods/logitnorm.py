@@ -2,8 +2,8 @@
 
     L = -ln softmax(f / (t |f|))_label,  f = W h(x) + b
 
-The plain network predicts: p = softmax(f), and the published score is its Max.P. Training fixes the direction of f
-only, so its length is left free to be small for images unlike the training set.
+The plain network predicts: p = softmax(f), and the published score is its Max.P. Training fixes only the direction of
+f, so that its length can be small for images unlike the training set.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SMALLEST_NORM = 1e-7
 class LogitNorm(MaxSoftmax):
     """The network of the baseline; `temperature` is t, by default the one published for CIFAR-10.
 
-    Own uncertainties: "logit_norm" is -|f|, "normalized" Max.P. of the probabilities that were trained,
+    Own uncertainties: "logit_norm" is -|f|; "normalized" is Max.P. of the probabilities in the loss,
     softmax(f / (t |f|)).
     """
 
@@ -36,19 +36,19 @@ class LogitNorm(MaxSoftmax):
         self.temperature = temperature
 
     def loss(self, output: Tensor, labels: Tensor) -> Tensor:
-        return super().loss(normalized(output.float(), self.temperature), labels)
+        return super().loss(normalize(output.float(), self.temperature), labels)
 
     def predict(self, images: Tensor) -> Outputs:
         plain = super().predict(images)
         logits = plain.logits.double()
         own = {
             "logit_norm": -torch.linalg.vector_norm(logits, dim=1),
-            "normalized": max_probability(normalized(logits, self.temperature)),
+            "normalized": max_probability(normalize(logits, self.temperature)),
         }
         return Outputs(plain.features, plain.logits, weight=plain.weight, bias=plain.bias, own=own)
 
 
-def normalized(logits: Tensor, temperature: float) -> Tensor:
+def normalize(logits: Tensor, temperature: float) -> Tensor:
     """[B, C] f / (t |f|)."""
     length: Tensor = torch.linalg.vector_norm(logits, dim=1, keepdim=True)
     return logits / (temperature * (length + SMALLEST_NORM))

@@ -4,7 +4,7 @@
     I = H[p] - 1/T sum_t H[p_t]
 
 It trains as the baseline does and reads the baseline's weights. Dropout sits in the neck alone, so the backbone runs
-once and neck and output layer T times. I, "mutual_information", is what the passes disagree about.
+once and neck and output layer T times. I, "mutual_information", is large where the passes disagree.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dsui.scores import log_mean_exp, mutual_information
 
 
 class MCDropout(MaxSoftmax):
-    """`samples` is T."""
+    """`samples` is T, the number of passes."""
 
     reads_weights_of: ClassVar[tuple[str, ...]] = ("msp",)
 
@@ -40,19 +40,19 @@ class MCDropout(MaxSoftmax):
         self.passes = samples
 
     def predict(self, images: Tensor) -> Outputs:
-        return resampled(self, images, [layer for layer in self.modules() if isinstance(layer, nn.Dropout)])
+        return predict_by_sampling(self, images, [layer for layer in self.modules() if isinstance(layer, nn.Dropout)])
 
 
-def resampled(method: MaxSoftmax, images: Tensor, layers: Iterable[nn.Module]) -> Outputs:
+def predict_by_sampling(method: MaxSoftmax, images: Tensor, layers: Iterable[nn.Module]) -> Outputs:
     """The mean over `method.passes` passes through neck and output layer in which only `layers` are in training mode.
 
     The features are those of the pass without noise.
     """
     neck = nn.Identity() if method.network.neck is None else method.network.neck
-    seen = method.network.backbone(images)
-    features = neck(seen)
+    backbone_features = method.network.backbone(images)
+    features = neck(backbone_features)
     with in_training_mode(layers):
-        passes = [method.output(neck(seen)).double().log_softmax(1) for _ in range(method.passes)]
+        passes = [method.output(neck(backbone_features)).double().log_softmax(1) for _ in range(method.passes)]
     samples = torch.stack(passes, 1)
     own = {"mutual_information": mutual_information(samples)}
     return Outputs(features, log_mean_exp(samples), samples=samples.float(), own=own)
@@ -60,7 +60,7 @@ def resampled(method: MaxSoftmax, images: Tensor, layers: Iterable[nn.Module]) -
 
 @contextmanager
 def in_training_mode(layers: Iterable[nn.Module]) -> Iterator[None]:
-    """These layers alone, until the end or an exception."""
+    """A context in which these layers are in training mode; afterwards each is in its former mode again."""
     modes = {layer: layer.training for layer in layers}
     try:
         for layer in modes:

@@ -1,9 +1,11 @@
 """The baseline: a softmax classifier trained with cross-entropy (Hendrycks and Gimpel, ICLR 2017).
 
-L = -ln p_t,  p = softmax(W f(x) + b); its uncertainties are 1 - max p and the entropy of p. Two options show what parts
-of DS-UI do by themselves. With `sphere` the features are projected as DS-UI's are, and predicted inside the sphere as
-there (`dsui.methods.dsui`). With `margin` the label's logit must be ahead by so much, as `bounded` asks of DS-UI's
-mixtures with ln rho (`dsui.objectives`; Wang et al., 2018, who ask it of logits on a sphere).
+    L = -ln p_t,  p = softmax(W f(x) + b)
+
+Its uncertainties are 1 - max p and the entropy of p. Two options show what parts of DS-UI do alone. With `sphere` the
+features are projected as in DS-UI, and predictions are made inside the sphere as there (`dsui.methods.dsui`). With
+`margin` the label's logit must lead by that amount, as `bounded` demands of DS-UI's mixtures with ln rho
+(`dsui.objectives`; Wang et al., 2018, who demand it of logits on a sphere).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from dsui.recipe import Recipe
 
 
 class MaxSoftmax(Method):
-    """The network with a plain linear layer, on the sphere of `dsui.projection` if asked for."""
+    """The network with a plain linear layer; with `sphere`, its features lie on the sphere of `dsui.projection`."""
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class MaxSoftmax(Method):
         return Outputs(features, self.output(features), norm=norm, weight=self.output.weight, bias=self.output.bias)
 
     def _features(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
-        """[B, M], and on the sphere [B] their length before it."""
+        """Features [B, M], and with `sphere` [B] their length before the projection."""
         features = self.network(images)
         if self.sphere is None:
             return features, None

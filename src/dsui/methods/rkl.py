@@ -2,14 +2,14 @@
 
     L = (E_own KL[Dir(alpha) || Dir(1 + b e_t)] + w E_foreign KL[Dir(alpha) || Dir(1)]) / b
 
-as in `dsui.methods.dpn`, with the divergence turned round and divided by b, in proportion to which it grows; so does
-the authors' maintained code. Averaged over the labels of one image it is, up to a constant, the divergence from a
-single Dirichlet, whose concentrations are the averaged targets: where labels disagree alpha stays large and only its
-mean becomes uncertain. Also
+This is the loss of `dsui.methods.dpn` with the divergence reversed. It grows in proportion to b and is divided by b, as
+in the authors' maintained code. Averaged over the labels of one image it is, up to a constant, the divergence from a
+single Dirichlet whose concentrations are the averaged targets: where labels disagree, alpha stays large and only its
+mean becomes uncertain. It is also
 
     KL[Dir(alpha) || Dir(1 + b e_t)] = b (psi(alpha_0) - psi(alpha_t)) + KL[Dir(alpha) || Dir(1)] + constant
 
-an expected log-loss with a pull towards the flat Dirichlet.
+which is an expected log-loss with a pull towards the flat Dirichlet.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dsui.recipe import Recipe
 class ReversePriorNetwork(PriorNetwork):
     """Options and own uncertainties are those of `PriorNetwork`; b is 100, as published.
 
-    The gradient of this divergence does not grow with alpha, and networks pass ten times the target for a while: a
-    bound there misled them (docs/methods/rkl.md).
+    The gradient of this divergence does not grow with alpha, and during training alpha exceeds ten times the target for
+    a while: a bound there harmed training (docs/methods/rkl.md).
     """
 
     largest = 1e3

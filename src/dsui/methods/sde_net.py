@@ -5,12 +5,16 @@
 
 Each step has two turns. The first fits everything but g to the labels by cross-entropy, with sigma = 1. The second
 fits g alone: E[-ln(1 - g)] over training images, E[-ln g] over x + 2 e with one e ~ N(0, 1) for all channels of a
-pixel, pixels in [0, 1]. At test sigma is 50, so that what g finds foreign drowns in noise, and N draws are averaged:
+pixel, pixels in [0, 1]. At test sigma is 50, so that images which g finds foreign drown in noise, and N draws are
+averaged:
 
-    p = mean_n softmax(W z_n + b),    own uncertainties: g(h_0), and I = H[p] - mean_n H[p_n], what draws disagree on
+    p = mean_n softmax(W z_n + b)
+    I = H[p] - mean_n H[p_n]
 
-The parts are in `dsui.backbones.sde`. In the second turn the images go through the frozen stem in evaluation mode:
-noisy ones then neither move batch-norm statistics nor share them with clean ones, and g learns from what it sees later.
+Its own uncertainties are "diffusion", g(h_0), and "mutual_information", I, which is large where the draws disagree.
+
+The parts are in `dsui.backbones.sde`. In the second turn the images pass the frozen stem in evaluation mode. So noisy
+images neither change batch-norm statistics nor share them with clean ones, and g is trained on what it sees at test.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from torch import Tensor
 
 from dsui.backbones.neck import Neck
 from dsui.backbones.resnet import STAGES
-from dsui.backbones.sde import WIDTH, Diffusion, Drift, Pooling, resnet18_stem, small_stem, started
+from dsui.backbones.sde import WIDTH, Diffusion, Drift, Pooling, initialise_linear, resnet18_stem, small_stem
 from dsui.checks import check_at_least
 from dsui.methods.method import Method, Turn
 from dsui.methods.network import OutputLayer, evaluation_mode
@@ -35,16 +39,16 @@ from dsui.scores import log_mean_exp, mutual_information
 HORIZON = 6.0
 TRAINING_SIGMA = 1.0
 FOREIGN_NOISE = 2.0
-"""Standard deviation of what makes a training image foreign, for pixels in [0, 1]."""
+"""Standard deviation of the noise that makes a training image foreign, for pixels in [0, 1]."""
 DIFFUSION_RATES = {"sgd": 0.05, "adam": 1.0}
-"""Of g beside the recipe's rate. The published 0.005 / 0.1 is that of SGD; Adam's steps do not grow with the gradient,
-and at a twentieth of them g stays near the half where it starts for hundreds of steps."""
+"""The learning rate of g as a multiple of the recipe's. For SGD it is the published 0.005 / 0.1. Adam's steps do not
+grow with the gradient: with a twentieth of its rate, g stays near its start, one half, for hundreds of steps."""
 
 
 class SDENet(Method):
-    """The published small net on "small"; on "resnet18" its first three stages and a drift as wide as the fourth.
+    """On "small" the published small net; on "resnet18" its first three stages and a drift as wide as the fourth.
 
-    `samples` are the draws of a prediction; stem and g run once for all of them.
+    `samples` is N, the number of draws for a prediction; stem and g run once for all of them.
     """
 
     backbones = ("small", "resnet18")
@@ -74,15 +78,17 @@ class SDENet(Method):
             self.stem, width = resnet18_stem(channels, recipe.released_start), STAGES[-1]
         self.drift, self.diffusion, self.pooling = Drift(width), Diffusion(width), Pooling(width)
         self.neck = Neck(width, dropout=recipe.dropout) if recipe.neck else None
-        self.output = started(OutputLayer(width if self.neck is None else self.neck.out_features, num_classes))
+        self.output = initialise_linear(
+            OutputLayer(width if self.neck is None else self.neck.out_features, num_classes)
+        )
         scale = FOREIGN_NOISE / torch.tensor(recipe.std).view(-1, 1, 1)
         self.register_buffer("foreign_scale", scale, persistent=False)
 
     def turns(self) -> Sequence[Turn]:
         of_diffusion = tuple(self.diffusion.parameters())
-        known = {id(parameter) for parameter in of_diffusion}
+        excluded = {id(parameter) for parameter in of_diffusion}
         return (
-            Turn(tuple(parameter for parameter in self.parameters() if id(parameter) not in known)),
+            Turn(tuple(parameter for parameter in self.parameters() if id(parameter) not in excluded)),
             Turn(of_diffusion, self.diffusion_rate),
         )
 
@@ -109,8 +115,8 @@ class SDENet(Method):
         return output
 
     def predict(self, images: Tensor) -> Outputs:
-        """The features are their mean over the draws, so that W z + b of them is the mean of the draws' logits. What is
-        predicted is the mean of their probabilities instead: no last layer gives its logits."""
+        """The features are their mean over the draws, so that W z + b of them is the mean of the draws' logits. The
+        prediction is the mean of the probabilities instead, whose logits no last layer gives."""
         h = self.stem(images).float()
         g = self.diffusion(h).double().sigmoid()
         features = torch.stack([self._features(h, g.float(), self.test_sigma) for _ in range(self.passes)], 1)
@@ -119,7 +125,7 @@ class SDENet(Method):
         return Outputs(features.mean(1), log_mean_exp(samples), samples=samples.float(), own=own)
 
     def _features(self, h: Tensor, g: Tensor, sigma: float) -> Tensor:
-        """What the last layer reads after one draw from h_0."""
+        """The input of the last layer, after one draw that starts from h_0."""
         features: Tensor = self.pooling(euler_maruyama(self.drift, h, sigma * g, self.steps))
         return features if self.neck is None else self.neck(features)
 

@@ -7,12 +7,13 @@
     "mixture"    P(w) = 1/2 N(0, s_1^2) + 1/2 N(0, s_2^2)      s_1 = 1, s_2 = e^-6
                  KL(q | P) = -H[q] - E ln P(w), the mean taken at one draw w = mu + sigma e
 
-Blundell et al. draw ln q(w) as well. Its e has no gradient, so the gradients are the same; with H[q] the value is less
-noisy. The Gaussian prior needs no w, and activations are drawn instead (Kingma, Salimans and Welling, NeurIPS 2015):
+Blundell et al. estimate ln q(w) at the draw as well. Its e has no gradient, so the gradients are the same; with H[q]
+the value is less noisy. The Gaussian prior needs no w, and activations are drawn instead (Kingma, Salimans and Welling,
+NeurIPS 2015):
 
     y = x mu + sqrt(x^2 sigma^2) e
 
-As if each row of the batch had a w of its own: the distribution of a row is the same, the gradient less noisy.
+This is as if each row of the batch had its own w: the distribution of a row is the same, the gradient less noisy.
 """
 
 from __future__ import annotations
@@ -28,16 +29,17 @@ Prior = Literal["gaussian", "mixture"]
 PRIOR_STD = 0.1
 WIDE_STD, NARROW_STD = 1.0, math.exp(-6)
 START = -5.0
-"""rho at the start, where sigma is 0.0067."""
+"""rho at the start: a sigma of 0.0067."""
 LOWEST = -20.0
-"""rho is clamped here, where sigma is 2e-9 and its square far from underflow."""
+"""rho is clamped here: sigma is 2e-9, and its square is far from underflow."""
 
 
 class VariationalLinear(nn.Linear):
     """[B, in] -> [B, out]: random in training mode, the mean weights in evaluation mode.
 
-    The means are the parameters of `start` and keep its names, so that they load from a plain network. In float32, also
-    where autocast lowers the layers before it: bfloat16 would round deviations away that are small beside their means.
+    The means are the parameters of `start` and keep its names, so that they load from a plain network. The layer runs
+    in float32, also where autocast runs the layers before it in bfloat16: that would round away deviations that are
+    small beside their means.
     """
 
     def __init__(self, start: nn.Linear, prior: Prior) -> None:
@@ -68,8 +70,8 @@ class VariationalLinear(nn.Linear):
         return (self.weight, deviation(self.weight_rho)), (self.bias, deviation(self.bias_rho))
 
     def divergence(self) -> Tensor:
-        """KL(q | P), from the mixture as estimated at the weights of the last call in training mode; these it forgets,
-        so that the layer can be copied."""
+        """KL(q | P); from the mixture it is an estimate at the weights that the last call in training mode drew. These
+        are dropped afterwards, so that the layer can be copied."""
         if self.prior == "gaussian":
             return torch.stack([gaussian_divergence(*posterior) for posterior in self.posteriors()]).sum()
         if self._drawn is None:
