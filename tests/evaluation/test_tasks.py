@@ -348,7 +348,7 @@ def test_a_detector_that_cannot_be_fitted_is_left_out_and_the_others_are_not(mon
     assert len(few) == 40
     assert moments == pytest.approx((few.mean().item(), few.std().item()))
     assert heard == [
-        "knn is left out: KNN looks at neighbour 50 and was given 40 training samples; give more, or a smaller k."
+        "knn is left out: KNN needs neighbour 50 and was given 40 training samples; give more, or a smaller k."
     ]
 
 

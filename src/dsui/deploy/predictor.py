@@ -48,7 +48,7 @@ class Predictor:
     def load(
         cls, path: Path | str, device: torch.device | str = "auto", backbone: nn.Module | None = None
     ) -> Predictor:
-        """The run in the folder `path`; `backbone` is the module of a run that was trained on one of the user's modules."""
+        """The run in the folder `path`; `backbone` is the module it was trained on, where that is the user's."""
         facts = run_facts(Path(path))
         if backbone is not None and not facts.config.backbone.startswith(OWN):
             raise ValueError(

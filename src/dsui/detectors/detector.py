@@ -1,7 +1,7 @@
-"""What every post-hoc detector is: fitted to the outputs of training samples, it scores those of others.
+"""The base class of post-hoc detectors: fitted to the outputs of training samples, they score the outputs of others.
 
-A subclass says what it needs and fills in `_fit` and `_score`; the checks, the change to float64 and the walk over the
-samples in chunks are here, so that no detector holds more than a chunk beside the outputs it was given.
+A subclass says what it needs and implements `_fit` and `_score`. The checks, the conversion to float64 and the loop
+over chunks of samples are here, so that no detector needs more memory than a chunk beside the outputs it is given.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dsui.outputs import Outputs
 
 
 def examples(train: Outputs) -> Tensor:
-    """[N] marks them; of a class without any, all its samples."""
+    """[N] marks the correctly classified samples; of a class without any, all its samples."""
     assert train.labels is not None
     correct = train.predictions == train.labels
     found = torch.bincount(train.labels[correct], minlength=train.logits.shape[1])
@@ -43,20 +43,20 @@ CHUNK_ELEMENTS = 2**21
 
 
 class Detector(ABC):
-    """Larger scores are more foreign."""
+    """Larger scores mean that a sample is more likely foreign."""
 
     needs_fit: ClassVar[bool] = True
     needs_labels: ClassVar[bool] = False
-    """Of the training samples; then every class must have one."""
+    """Whether it needs labels of the training samples; then every class must have a sample."""
     needs_weight: ClassVar[bool] = False
-    """Of a linear last layer."""
+    """Whether it needs the weight of a linear last layer."""
     needs_scale: ClassVar[bool] = False
-    """Of the logits: it says nothing of log-probabilities."""
+    """Whether it needs the scale of the logits, which log-probabilities do not have."""
     _fitted_to: str | None = None
 
     @torch.no_grad()
     def fit(self, train: Outputs) -> Self:
-        """Learn from training samples; they must stay as they are for as long as the detector is used."""
+        """Learn from training samples, which must not be changed while the detector is used."""
         if len(train) == 0:
             raise ValueError(f"{type(self).__name__} was given no training samples.")
         self._check(train)
@@ -83,12 +83,12 @@ class Detector(ABC):
         return torch.cat([outputs.logits.new_zeros(0, dtype=torch.float64), *parts])
 
     def _fit(self, train: Outputs) -> None:
-        """Learn; `train` is checked and not yet float64."""
+        """Learn from outputs that are checked but not yet float64."""
         del train
 
     @abstractmethod
     def _score(self, outputs: Outputs) -> Tensor:
-        """[N] of a chunk of samples in float64."""
+        """The scores [N] of a chunk of samples in float64."""
 
     def _check(self, outputs: Outputs) -> None:
         features, logits = outputs.features, outputs.logits
@@ -97,11 +97,11 @@ class Detector(ABC):
                 f"features have shape {list(features.shape)} and logits {list(logits.shape)}; "
                 "[samples, features] and [samples, classes] are needed."
             )
-        for what, values in (("features", features), ("logits", logits)):
+        for name, values in (("features", features), ("logits", logits)):
             bad = sum(int((~part.isfinite()).any(1).sum()) for part in values.split(_chunk_rows(outputs)))
             if bad:
                 raise ValueError(
-                    f"the {what} of {bad} of {len(values)} samples hold NaN or infinity; check the model and its input."
+                    f"the {name} of {bad} of {len(values)} samples hold NaN or infinity; check the model and its input."
                 )
         if self.needs_weight and outputs.weight is None:
             raise DsuiError(
@@ -122,7 +122,7 @@ def rows(outputs: Outputs) -> Iterator[Outputs]:
 
 
 def last_layer(outputs: Outputs, features: Tensor) -> Tensor:
-    """Logits [N, C] that the model's last layer would give to other features [N, M]."""
+    """Logits [N, C] that the model's last layer gives for other features [N, M]."""
     assert outputs.weight is not None
     return F.linear(features, outputs.weight, outputs.bias)
 

@@ -1,16 +1,16 @@
-"""Which uncertainties to accept, chosen by n calibration images the model was not trained on.
+"""The uncertainty up to which images are accepted, chosen by n calibration images the model was not trained on.
 
 By coverage c: the k-th smallest of their uncertainties, k = ceil((n + 1) c). A new image of the same kind is then
 accepted with a probability of at least c and, without ties, below c + 1 / (n + 1): split conformal prediction
 (Papadopoulos et al., ECML 2002), over the draw of the calibration images and of the new one.
 
-By risk r: the largest of the coverages 5 %, 10 %, ..., 100 % at which few enough of the accepted images are wrong. How
-few is exact for a score that says nothing on images that are wrong with chance r: the chance that any of the 20 counts
-is met is at most 5 %. Each count is the lower quantile, at one level for all 20, of the binomial distribution, as in
-the bound of Clopper and Pearson; the level is the largest that keeps those 5 %. So with 95 % over the draw of the
-calibration images at most a share r of accepted images of the same kind is wrong, provided that more certain images are
-not more often wrong. At 100 % the threshold is the largest calibration uncertainty and not infinity, because neither
-promise is about foreign images.
+By risk r: the largest of the coverages 5 %, 10 %, ..., 100 % at which the number of wrong images among the accepted
+ones is within an allowed count. The counts are exact for a score without information on images that are wrong with
+chance r: the chance that any of the 20 counts is met is at most 5 %. Each count is the lower quantile of the binomial
+distribution, as in the bound of Clopper and Pearson, at one level for all 20; the level is the largest that keeps the
+5 %. So with a probability of 95 % over the draw of the calibration images, at most a share r of accepted images of the
+same kind is wrong, provided that more certain images are not more often wrong. At 100 % the threshold is the largest
+calibration uncertainty and not infinity, because neither guarantee is about foreign images.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from dsui.errors import DsuiError
 CONFIDENCE = 0.95
 LEVELS = 20
 HALVINGS = 12
-"""Of the interval in which the common level is sought: to a part in four thousand."""
+"""Of the interval that holds the common level: its precision is a part in four thousand."""
 
 
 class Threshold(NamedTuple):
-    """Uncertainties up to `value` are accepted; the rest says what that does to the calibration images."""
+    """Uncertainties up to `value` are accepted; the other fields are the effect on the calibration images."""
 
     value: float
     coverage: float
-    """Share of them that is accepted."""
+    """The share that is accepted."""
     risk: float
-    """Share of the accepted ones that is predicted wrongly."""
+    """The share of the accepted ones that is predicted wrongly."""
     images: int
-    """How many there are."""
+    """The number of calibration images."""
 
 
 def at_coverage(uncertainties: Tensor, errors: Tensor, coverage: float) -> Threshold:
     """From [N] uncertainties and whether each prediction was wrong."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be a share of the images between 0 and 1, as in 0.95, got {coverage}.")
-    count, share = len(uncertainties), Fraction(str(coverage))  # as it was written: 20 * 0.95 is 19, not more
+    count, share = len(uncertainties), Fraction(str(coverage))  # as the user wrote it: 20 * 0.95 is exactly 19
     kept = math.ceil((count + 1) * share)
     if kept > count:
         needed = math.ceil(share / (1 - share))
@@ -69,7 +69,7 @@ def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
     ordered, order = uncertainties.sort()
     wrong = errors[order].cumsum(0)
     for kept, allowed in reversed(allowed_errors(count, risk)):
-        accepted = int(torch.searchsorted(ordered, ordered[kept - 1], right=True))  # those that tie with the last too
+        accepted = int(torch.searchsorted(ordered, ordered[kept - 1], right=True))  # with those that tie with the last
         if wrong[accepted - 1] <= allowed:
             return _keeping(kept, uncertainties, errors)
     needed = math.ceil(min(math.log(1 - CONFIDENCE) / math.log1p(-risk), sys.maxsize))
@@ -82,7 +82,8 @@ def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
 
 @lru_cache
 def allowed_errors(images: int, risk: float) -> tuple[tuple[int, int], ...]:
-    """For each coverage how many of the images it keeps, and how many of those may be wrong, -1 for not even none.
+    """For each coverage the number of images it keeps, and how many of these may be wrong; -1 where even no error would
+    not suffice.
 
     Images that are wrong with chance `risk`, independently, meet one of the counts with a chance of at most 5 %.
     """
@@ -104,11 +105,11 @@ def allowed_errors(images: int, risk: float) -> tuple[tuple[int, int], ...]:
 
 
 def _chance_of_any(counts: NDArray[np.int64], allowed: NDArray[np.int64], risk: float) -> float:
-    """That the errors among the first k images are at most the allowed ones, for any k of `counts`."""
+    """The chance that the errors among the first k images are at most the allowed ones, for any k of `counts`."""
     from scipy import stats
 
     met, former = 0.0, 0
-    counted = max(allowed[-1], 0) + 1  # with more errors no count can be met any more
+    counted = max(allowed[-1], 0) + 1  # with more errors no count can be met
     chances = np.ones(1)  # of 0, 1, ... errors so far, where no count was met yet
     for count, most in zip(counts, allowed, strict=True):
         added = stats.binom.pmf(np.arange(counted), count - former, risk)
@@ -120,7 +121,7 @@ def _chance_of_any(counts: NDArray[np.int64], allowed: NDArray[np.int64], risk: 
 
 
 def _keeping(count: int, uncertainties: Tensor, errors: Tensor) -> Threshold:
-    """That accepts the `count` smallest, and any that tie with the last of them."""
+    """The threshold that accepts the `count` smallest uncertainties, and any that tie with the last of them."""
     value = uncertainties.sort().values[count - 1]
     accepted = uncertainties <= value
     risk = errors[accepted].to(torch.float64).mean().item()
