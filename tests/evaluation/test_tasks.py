@@ -20,7 +20,7 @@ from dsui.detectors.knn import KNN
 from dsui.detectors.odin import Odin
 from dsui.detectors.relative_mahalanobis import RelativeMahalanobis
 from dsui.errors import DsuiError
-from dsui.evaluation import cache, tasks
+from dsui.evaluation import cache, fitting
 from dsui.evaluation.cache import ImageSource
 from dsui.evaluation.results import ResultRow
 from dsui.evaluation.sources import ImageSources, Part
@@ -321,7 +321,7 @@ def test_detectors_are_fitted_to_a_choice_of_a_large_set_that_no_order_of_classe
             return self
 
     monkeypatch.setitem(detectors.DETECTORS, "energy", Spy)
-    monkeypatch.setattr(tasks, "FIT_IMAGES", 300)
+    monkeypatch.setattr(fitting, "FIT_IMAGES", 300)
     evaluated = evaluation(run(), detectors=["energy"])
     rows_of("noise", evaluated)
     assert len(fitted) == 1
@@ -330,21 +330,21 @@ def test_detectors_are_fitted_to_a_choice_of_a_large_set_that_no_order_of_classe
     rows = {tuple(row) for row in whole.features.tolist()}
     assert len(rows & {tuple(row) for row in fitted[0].features.tolist()}) == 300
     labels = torch.arange(1000) % 4  # every fourth image would be of one class
-    assert torch.bincount(labels[tasks._choose_images(1000)]).min() > 50
-    assert torch.equal(tasks._choose_images(250), torch.arange(250))
+    assert torch.bincount(labels[fitting.choose_fit_images(1000)]).min() > 50
+    assert torch.equal(fitting.choose_fit_images(250), torch.arange(250))
     assert fitted[0].weight is not None
 
 
 def test_a_detector_that_cannot_be_fitted_is_left_out_and_the_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
-    monkeypatch.setattr(tasks, "FIT_IMAGES", 40)
+    monkeypatch.setattr(fitting, "FIT_IMAGES", 40)
     evaluated = evaluation(run(), detectors=["knn", "energy", "she"], warn=heard.append)
     rows = by_score(rows_of("noise", evaluated))
     assert "knn" not in rows
     assert "she" in rows
     detector, moments = evaluated._detectors["she"]
     whole = evaluated.cache.get(evaluated.sources.training()).whole()
-    few = detector.score(whole.select(tasks._choose_images(len(whole))))
+    few = detector.score(whole.select(fitting.choose_fit_images(len(whole))))
     assert len(few) == 40
     assert moments == pytest.approx((few.mean().item(), few.std().item()))
     assert heard == [
