@@ -42,6 +42,8 @@ from dsui.runs.recipe_file import load_recipe
 from dsui.runs.weights import save_weights
 
 CLASSES, FOREIGN, REPEATS = 10, ("first", "second", "third"), 3
+DETECTORS = tuple(name for name in registry.names() if name != "odin")
+"""Those that need outputs alone: ODIN runs the network on inputs of its own in either way."""
 Figures = dict[tuple[str, str], float]
 """AUROC by detector and foreign set."""
 
@@ -138,7 +140,7 @@ def loop(model: Model, sets: dict[str, MemorySet]) -> Timing:
     seen, figures = 0, {}
     synchronise(model.device)
     began = time.perf_counter()
-    for name in registry.names():
+    for name in DETECTORS:
         detector = registry.build(name)
         if detector.needs_fit:
             detector.fit(through_network(model, sources["train"]))
@@ -192,8 +194,8 @@ def report() -> str:
             facts = untrained_run(Path(folder), setting)
             found = {
                 again: loop(load_model(facts, device), sets),
-                once: dsui(facts, sets, device, registry.names()),
-                cached: dsui(facts, sets, device, registry.names()),
+                once: dsui(facts, sets, device, DETECTORS),
+                cached: dsui(facts, sets, device, DETECTORS),
                 scores: dsui(facts, sets, device, ()),
             }
         for name, timing in found.items() if repeat else ():
@@ -204,7 +206,7 @@ def report() -> str:
     shape = "x".join(map(str, setting.shape))
     busy = f", load average {os.getloadavg()[0]:.1f} at the end" if hasattr(os, "getloadavg") else ""
     lines = [
-        f"# Evaluating {len(registry.names())} detectors: {machine}, {os.cpu_count()} processors",
+        f"# Evaluating {len(DETECTORS)} detectors: {machine}, {os.cpu_count()} processors",
         "",
         f"torch {torch.__version__}, threads: {torch.get_num_threads()}{busy}; {setting.backbone}, "
         f"{setting.training:,} training images and {1 + len(FOREIGN)} sets of {setting.test:,} images of {shape}, "

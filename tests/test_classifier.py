@@ -227,7 +227,7 @@ def test_files_that_cannot_be_read_are_left_out_where_that_is_asked_for(tmp_path
 
 def test_a_module_for_a_model_that_has_its_backbone_is_refused(tmp_path: Path) -> None:
     classifier(epochs=1).fit(IMAGES, LABELS).save(tmp_path / "model")
-    with pytest.raises(ValueError, match="was trained on small and brings it along; leave out the backbone"):
+    with pytest.raises(ValueError, match="was trained on small, which dsui builds; leave out the backbone"):
         UncertaintyClassifier.load(tmp_path / "model", backbone=Net())
 
 
@@ -289,7 +289,7 @@ def test_an_interruption_is_pythons_own(monkeypatch: pytest.MonkeyPatch) -> None
         (IMAGES, LABELS / 2, {}, "the labels are float64; give integers or text"),
         (IMAGES, np.eye(10)[LABELS], {}, r"the labels have the shape \[1000, 10\]; give one label for each image"),
         (IMAGES[:0], LABELS[:0], {}, "there are no images"),
-        ("nowhere", LABELS, {}, "nowhere brings its labels"),
+        ("nowhere", LABELS, {}, "nowhere has its own labels"),
         (DataLoader(TensorDataset(torch.zeros(4, 1, 8, 8))), None, {}, "must give pairs of images and labels"),
         (DataLoader(TensorDataset(torch.zeros(0, 1, 8, 8), torch.zeros(0))), None, {}, "gives no images"),
         (IMAGES, LABELS, {"backbone": "resnet"}, "no backbone 'resnet'; did you mean 'resnet18'"),

@@ -1,4 +1,4 @@
-"""What a forward pass leaves behind: everything that scores, detectors, tasks and figures are computed from."""
+"""The outputs of a forward pass: everything that scores, detectors, tasks and figures are computed from."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 DEFINITION = 3
-"""Of what outputs hold and scores mean: a change makes stored outputs, calibrations and cells of studies unknown."""
+"""The version of what outputs hold and scores mean. Stored outputs, calibrations and study cells of another version are
+not used."""
 SMALLEST_SHARE = 1e-6
 
 
 def share_of_radius(norm: Tensor, features: int) -> Tensor:
-    """min(1, |h| / sqrt(M)): where in the ball of radius sqrt(M) a feature of length |h| stands. [N] -> [N]"""
+    """min(1, |h| / sqrt(M)): where in the ball of radius sqrt(M) a feature of length |h| lies. [N] -> [N]"""
     return (norm / math.sqrt(features)).clamp(SMALLEST_SHARE, 1)
 
 
@@ -28,13 +29,13 @@ class Outputs:
     """
 
     features: Tensor
-    """[N, M], what the last layer reads."""
+    """[N, M], the inputs of the last layer."""
     logits: Tensor
     """[N, C]"""
     labels: Tensor | None = None
     """[N]"""
     norm: Tensor | None = None
-    """[N] |h| of features that were trained on a sphere and stand at `share_of_radius` here; else None."""
+    """[N] |h| of features that were trained on a sphere and lie at `share_of_radius` here; else None."""
     class_scores: Tensor | None = None
     """[N, C] tempered ln w_i GMM_i(z)."""
     log_joint: Tensor | None = None
@@ -82,7 +83,7 @@ class Outputs:
 
     @classmethod
     def concatenated(cls, parts: Iterable[Outputs]) -> Outputs:
-        """Outputs of one model as one."""
+        """Several outputs of one model as one."""
         found = [part.tensors() for part in parts]
         if not found:
             raise ValueError("there are no outputs to join.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from dsui.data.folder import files_for_test, folder_set
+from dsui.data.folder import files_for_test, folder_set, image_files
 from dsui.errors import DataError
 
 ROOT = Path("/anywhere")
@@ -251,3 +252,39 @@ def test_where_the_folder_lies_and_how_it_is_sorted_change_nothing() -> None:
 def test_a_fifth_is_for_test() -> None:
     count = len(files_for_test(files_named([str(number) for number in range(10_000)]), ROOT))
     assert abs(count - 2000) < 160  # four deviations of sqrt(10000 / 5 * 4 / 5)
+
+
+def test_folders_are_searched_at_any_depth_in_the_order_of_their_names(tmp_path: Path) -> None:
+    names = ["b.png", "a.JPG", "deep/er/c.webp", "deep/a.tiff", "z.gif"]
+    passed_over = ["notes.txt", ".hidden.png", ".cache/d.png", "deep/model.pt", "no-ending"]
+    for name in [*names, *passed_over]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = [str(path.relative_to(tmp_path)) for path in image_files([tmp_path])]
+    assert found == ["a.JPG", "b.png", "deep/a.tiff", "deep/er/c.webp", "z.gif"]
+
+
+def test_a_file_that_is_named_is_taken_whatever_its_name(tmp_path: Path) -> None:
+    named = [tmp_path / "notes.txt", tmp_path / ".hidden.png", tmp_path / "absent.png"]
+    for path in named[:2]:
+        path.touch()
+    assert list(image_files(named)) == named
+
+
+def test_links_are_followed_and_circles_end(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.png").touch()
+    (tmp_path / "real" / "around").symlink_to(tmp_path, target_is_directory=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real", target_is_directory=True)
+    (tmp_path / "broken.png").symlink_to(tmp_path / "nowhere.png")
+    found = [str(path.relative_to(tmp_path)) for path in image_files([tmp_path])]
+    assert found == ["broken.png", "link/a.png"]
+    assert list(image_files([tmp_path / "link"])) == [tmp_path / "link" / "a.png", tmp_path / "link/around/broken.png"]
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> Iterator[object]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("dsui.data.folder.os.scandir", refuse)
+    assert list(image_files([tmp_path])) == [tmp_path]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from PIL import Image
 
 from dsui.data.decode import ImageError
 from dsui.data.folder import folder_set
-from dsui.deploy.inputs import check_size, from_any, from_arrays, from_file
+from dsui.deploy.inputs import check_size, from_any, from_arrays, from_file, map_ahead
 
 COLOUR = np.random.default_rng(0).integers(0, 256, (5, 3, 8, 8), dtype=np.uint8)
 GREY = COLOUR[:, :1]
@@ -109,8 +112,8 @@ def test_files_that_are_none_say_why(tmp_path: Path) -> None:
     for path, reason in {
         tmp_path / "absent.png": "there is no such file",
         tmp_path: "it is a folder",
-        tmp_path / ("long" * 100): "it cannot be looked at .File name too long",
-        tmp_path / "empty.png" / "1.png": "it cannot be looked at .Not a directory",
+        tmp_path / ("long" * 100): "it cannot be opened .File name too long",
+        tmp_path / "empty.png" / "1.png": "it cannot be opened .Not a directory",
         tmp_path / "empty.png": "the file is empty",
         tmp_path / "text.png": "it is not an image although its name ends in .png",
     }.items():
@@ -118,3 +121,43 @@ def test_files_that_are_none_say_why(tmp_path: Path) -> None:
             from_file(path, 3, 16)
     with pytest.raises(ValueError, match="an image is int; give files, Pillow images, arrays or tensors"):
         from_any(3, 3, 16)
+
+
+def test_results_keep_the_order_of_their_items_though_threads_do_not() -> None:
+    def slow_first(item: int) -> int:
+        time.sleep(0.02 if item == 0 else 0)
+        return item * item
+
+    assert list(map_ahead(range(100), slow_first, 10)) == [item * item for item in range(100)]
+    assert list(map_ahead([], slow_first, 10)) == []
+
+
+def test_no_more_items_are_taken_than_the_window_allows() -> None:
+    taken = 0
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        for item in range(1000):
+            taken += 1
+            yield item
+
+    for used, _ in enumerate(map_ahead(items(), str, 7), 1):
+        assert taken <= used + 7
+    assert taken == 1000
+
+
+def test_an_error_comes_out_where_its_item_stood_and_ends_the_threads() -> None:
+    before = threading.active_count()
+    results = map_ahead([1, 2, 0, 4], lambda item: 1 / item, 4)
+    assert [next(results), next(results)] == [1, 0.5]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    assert threading.active_count() == before
+
+
+def test_leaving_early_ends_the_threads() -> None:
+    before = threading.active_count()
+    results = map_ahead(range(1000), str, 50)
+    next(results)
+    results.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before

@@ -131,7 +131,9 @@ def test_a_method_that_samples_repeats_itself_and_leaves_the_callers_draws_alone
 
 def test_unusable_images_are_told(predictor: Predictor, tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("no image")
-    with pytest.raises(DsuiError, match=r"text\.png cannot be used \(it is not an image .*\); mend it or leave it out"):
+    with pytest.raises(
+        DsuiError, match=r"text\.png cannot be used \(it is not an image .*\); repair it or leave it out"
+    ):
         predictor.predict([tmp_path / "text.png"])
     with pytest.raises(DsuiError, match=r"absent\.png cannot be used \(there is no such file\)"):
         predictor.predict(str(tmp_path / "absent.png"))

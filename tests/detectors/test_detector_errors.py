@@ -109,7 +109,7 @@ def test_no_samples_and_other_shapes_are_refused(name: str) -> None:
 
 
 def test_fewer_samples_than_neighbours_are_refused() -> None:
-    with pytest.raises(ValueError, match="KNN looks at neighbour 151 and was given 150 training samples; give more"):
+    with pytest.raises(ValueError, match="KNN needs neighbour 151 and was given 150 training samples; give more"):
         KNN(k=151).fit(TRAIN)
     assert float(KNN(k=150).fit(TRAIN).score(TRAIN).min()) > 0
 

@@ -68,14 +68,14 @@ def test_broken_lines_are_named_and_the_rest_is_used(tmp_path: Path) -> None:
     assert rows == [ROW, ROW, ROW]
     assert problems[0] == f"{tmp_path / 'absent.jsonl'} cannot be read (No such file or directory)."
     expected = {
-        2: "no whole JSON object",
-        4: "no JSON object",
+        2: "not a whole JSON object",
+        4: "not a JSON object",
         5: "no seed, task",
         7: 'metrics is {"auroc": "high"}',
         8: 'foreign is ["svhn"]',
         9: "seed is null",
-        10: "no whole JSON object",
-        11: "no whole JSON object",
+        10: "not a whole JSON object",
+        11: "not a whole JSON object",
     }
     assert problems[1:] == [f"{path} line {number} is not a results row: {why}." for number, why in expected.items()]
 
@@ -96,7 +96,7 @@ def test_appended_rows_are_read_in_order_and_a_torn_line_spoils_no_other(tmp_pat
     append(path, rows[2:])
     found, problems = read([path])
     assert found == rows
-    assert problems == [f"{path} line 3 is not a results row: no whole JSON object."]
+    assert problems == [f"{path} line 3 is not a results row: not a whole JSON object."]
 
 
 def test_full_disk_adds_no_torn_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The five questions, put to runs of two epochs on the embedded digits."""
+"""The five tasks, of runs of two epochs on the embedded digits."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from dsui.data.registry import load
 from dsui.detectors import registry as detectors
 from dsui.detectors.energy import Energy
 from dsui.detectors.knn import KNN
+from dsui.detectors.odin import Odin
 from dsui.detectors.relative_mahalanobis import RelativeMahalanobis
 from dsui.errors import DsuiError
-from dsui.evaluation import cache, tasks
+from dsui.evaluation import cache, fitting
+from dsui.evaluation.cache import ImageSource
 from dsui.evaluation.results import ResultRow
 from dsui.evaluation.sources import ImageSources, Part
 from dsui.evaluation.tasks import TASKS, Evaluation
@@ -227,6 +229,64 @@ def test_detectors_are_fitted_to_training_images_and_score_beside_the_others() -
     check_against_sklearn(rows["knn"], ours, theirs)
 
 
+def test_odin_scores_images_after_its_step_in_every_task() -> None:
+    """Compared with ODIN on the images themselves, batch by batch, of the run's own, foreign and attacked images."""
+    evaluated = evaluation(run("dsui"), detectors=["odin", "knn"])
+    sources, model, odin = evaluated.sources, evaluated.cache.model, Odin()
+
+    def by_images(source: ImageSource) -> torch.Tensor:
+        images = source.load()
+        inputs = source.inputs(model, images.read(torch.arange(len(images.labels))), images.labels)
+        return torch.cat([odin.score_images(model.method, part, (0.5,)) for part in inputs.split(500)])
+
+    own, foreign, attacked = sources.own(), sources.foreign("photos"), sources.attacked(0.1)
+    ours = by_images(own)
+    for rows, source in (
+        (rows_of("ood", evaluated, ("photos",)), foreign),
+        (rows_of("fgsm", evaluated, epsilons=(0.1,)), attacked),
+    ):
+        check_against_sklearn(by_score([row for row in rows if row.score == "odin"])["odin"], ours, by_images(source))
+    assert {"odin", "sirc_odin"} <= by_score(rows_of("misclassification", evaluated)).keys()
+    assert not torch.equal(ours, odin.score(evaluated.outputs(own).whole()))  # which is without the step
+
+
+def test_odin_is_joined_by_the_moments_of_every_tenth_training_image() -> None:
+    evaluated = evaluation(run(), detectors=["odin"])
+    _, scores = evaluated.scores(evaluated.sources.own())
+    images = evaluated.sources.training().load()
+    tenth = evaluated.cache.model.transform.plain(images.read(torch.arange(0, len(images.labels), 10)))
+    usual = Odin().score_images(evaluated.cache.model.method, tenth, (0.5,))
+    joint = scores["max_probability"] + torch.nn.functional.softplus(
+        (scores["odin"] - (usual.mean() + 3 * usual.std())) / usual.std()
+    )
+    torch.testing.assert_close(scores["sirc_odin"], joint)
+
+
+def test_odin_leaves_the_other_rows_as_they_are_and_keeps_logits_alone() -> None:
+    plain = evaluation(run(), detectors=["knn"]).evaluate(["misclassification", "ood"], ["photos"])
+    evaluated = evaluation(run(), detectors=["knn", "odin"])
+    rows = evaluated.evaluate(["misclassification", "ood"], ["photos"])
+    assert [row for row in rows if row.score not in {"odin", "sirc_odin"}] == plain
+    kept = evaluated.outputs(evaluated.sources.perturbed(evaluated.sources.own(), Odin()))
+    assert set(kept.whole().tensors()) == {"features", "logits", "labels"}
+    assert kept.whole().features.shape == (797, 0)
+
+
+def test_odin_is_left_out_where_there_is_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    sampling = evaluation(
+        run(neck=True, dropout=0.2, known="8,9"), method="mc-dropout", detectors=["odin"], warn=heard.append
+    )
+    assert "odin" not in by_score(rows_of("misclassification", sampling))
+    assert heard == ["mc-dropout has several passes for each image and no single gradient, so odin is left out."]
+    evaluated = evaluation(run(), detectors=["odin", "energy"], warn=heard.append, keep_outputs=False)
+    predict = evaluated.cache.model.method.predict
+    monkeypatch.setattr(evaluated.cache.model.method, "predict", torch.no_grad()(predict))
+    with evaluated:
+        assert "odin" not in by_score(evaluated.evaluate(["misclassification"]))
+    assert heard[1:] == ["odin is left out: MaxSoftmax predicts without a gradient by its inputs, which ODIN needs."]
+
+
 def test_a_detector_is_the_second_question_of_a_joint_score() -> None:
     """As written: (1 - max p) (1 + exp((S - (m + 3 s)) / s)), m and s of every tenth training image."""
     evaluated = evaluation(run(), detectors=["relative-mahalanobis", "energy"])
@@ -261,7 +321,7 @@ def test_detectors_are_fitted_to_a_choice_of_a_large_set_that_no_order_of_classe
             return self
 
     monkeypatch.setitem(detectors.DETECTORS, "energy", Spy)
-    monkeypatch.setattr(tasks, "FIT_IMAGES", 300)
+    monkeypatch.setattr(fitting, "FIT_IMAGES", 300)
     evaluated = evaluation(run(), detectors=["energy"])
     rows_of("noise", evaluated)
     assert len(fitted) == 1
@@ -270,25 +330,25 @@ def test_detectors_are_fitted_to_a_choice_of_a_large_set_that_no_order_of_classe
     rows = {tuple(row) for row in whole.features.tolist()}
     assert len(rows & {tuple(row) for row in fitted[0].features.tolist()}) == 300
     labels = torch.arange(1000) % 4  # every fourth image would be of one class
-    assert torch.bincount(labels[tasks._choose_images(1000)]).min() > 50
-    assert torch.equal(tasks._choose_images(250), torch.arange(250))
+    assert torch.bincount(labels[fitting.choose_fit_images(1000)]).min() > 50
+    assert torch.equal(fitting.choose_fit_images(250), torch.arange(250))
     assert fitted[0].weight is not None
 
 
 def test_a_detector_that_cannot_be_fitted_is_left_out_and_the_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
-    monkeypatch.setattr(tasks, "FIT_IMAGES", 40)
+    monkeypatch.setattr(fitting, "FIT_IMAGES", 40)
     evaluated = evaluation(run(), detectors=["knn", "energy", "she"], warn=heard.append)
     rows = by_score(rows_of("noise", evaluated))
     assert "knn" not in rows
     assert "she" in rows
     detector, moments = evaluated._detectors["she"]
     whole = evaluated.cache.get(evaluated.sources.training()).whole()
-    few = detector.score(whole.select(tasks._choose_images(len(whole))))
+    few = detector.score(whole.select(fitting.choose_fit_images(len(whole))))
     assert len(few) == 40
     assert moments == pytest.approx((few.mean().item(), few.std().item()))
     assert heard == [
-        "knn is left out: KNN looks at neighbour 50 and was given 40 training samples; give more, or a smaller k."
+        "knn is left out: KNN needs neighbour 50 and was given 40 training samples; give more, or a smaller k."
     ]
 
 

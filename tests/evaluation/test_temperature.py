@@ -8,8 +8,12 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from dsui.evaluation import temperature
-from dsui.evaluation.reliability import nll
+from dsui.evaluation.reliability import calibration_metrics
 from dsui.evaluation.temperature import RANGE, fit_temperature
+
+
+def nll(logits: Tensor, labels: Tensor) -> float:
+    return calibration_metrics(logits, labels)["nll"]
 
 
 def sure(factor: float, seed: int = 0, samples: int = 400) -> tuple[Tensor, Tensor]:

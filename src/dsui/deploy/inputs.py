@@ -1,4 +1,4 @@
-"""Whatever a user holds for images as 8-bit pixels [N, channels, height, width].
+"""Images in the forms that users have them, as 8-bit pixels [N, channels, height, width].
 
 Arrays and tensors: uint8, or floats in [0, 1], which become round(255 x); [N, H, W] for grey, [N, H, W, C] or
 [N, C, H, W]. Files and Pillow images are cropped and resized as `folder:PATH` images are (`dsui.data.decode`).
@@ -23,33 +23,18 @@ from torch import Tensor
 
 from dsui.data.decode import ImageError, as_seen, central_square, decode_image, pixels
 
-Item = TypeVar("Item")
-Made = TypeVar("Made")
-
-
-def ahead(items: Iterable[Item], make: Callable[[Item], Made], window: int) -> Iterator[Made]:
-    """`make` of every item, in order, by threads; at most `window` results wait to be used."""
-    source = iter(items)
-    pool = ThreadPoolExecutor(os.cpu_count())
-    try:
-        waiting: deque[Future[Made]] = deque(pool.submit(make, item) for item in islice(source, window))
-        while waiting:
-            made = waiting.popleft().result()
-            waiting.extend(pool.submit(make, item) for item in islice(source, 1))
-            yield made
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
 CHANNELS = (1, 3)
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def from_arrays(images: Any, channels: int | None = None) -> Tensor:
-    """uint8 [N, C, H, W] of an array or tensor; `channels` None is 1 or 3. Where both orders fit, they come first."""
+    """uint8 [N, C, H, W] of an array or tensor; `channels` None means 1 or 3. Where both orders fit, [N, C, H, W] is
+    assumed."""
     try:
-        # torch shares no array that is read-only or runs backwards
-        own = None if isinstance(images, Tensor) else np.require(images, requirements=["C", "W"])
-        values = images.detach().cpu() if own is None else torch.from_numpy(own)
+        # torch cannot share an array that is read-only or has negative strides
+        array = None if isinstance(images, Tensor) else np.require(images, requirements=["C", "W"])
+        values = images.detach().cpu() if array is None else torch.from_numpy(array)
     except TypeError as error:
         raise ValueError(f"the images cannot be read as numbers ({error}); give one array of equal shapes.") from error
     whole = _channels_first(values, CHANNELS if channels is None else (channels,))
@@ -78,7 +63,7 @@ def from_file(path: Path, channels: int, size: int) -> NDArray[np.uint8]:
     except FileNotFoundError as error:
         raise ImageError("there is no such file") from error
     except OSError as error:
-        raise ImageError(f"it cannot be looked at ({error.strerror})") from error
+        raise ImageError(f"it cannot be opened ({error.strerror})") from error
     if stat.S_ISDIR(found.st_mode):
         raise ImageError("it is a folder; name the files in it")
     return pixels(central_square(decode_image(path, channels), size))
@@ -100,7 +85,7 @@ def _eight_bit(values: Tensor) -> Tensor:
         kind = str(values.dtype).removeprefix("torch.")
         raise ValueError(f"the images are {kind}; convert them to uint8 (0 to 255) or to floats in [0, 1].")
     if bad := int((~values.isfinite()).flatten(1).any(1).sum()):
-        raise ValueError(f"{bad} of {len(values)} images hold NaN or infinity; remove or mend them.")
+        raise ValueError(f"{bad} of {len(values)} images hold NaN or infinity; remove or correct them.")
     low, high = values.aminmax()
     if low < 0 or high > 1:
         raise ValueError(
@@ -122,3 +107,20 @@ def _channels_first(values: Tensor, channels: tuple[int, ...]) -> Tensor:
         f"the images have the shape {list(values.shape)}; with {' or '.join(map(str, channels))} as channels they need "
         f"[N, height, width, channels] or [N, channels, height, width]{grey}."
     )
+
+
+def map_ahead(items: Iterable[Item], function: Callable[[Item], Result], window: int) -> Iterator[Result]:
+    """`function` of every item, in order, computed by threads: images are decoded while others are predicted.
+
+    At most `window` results wait to be used.
+    """
+    source = iter(items)
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        waiting: deque[Future[Result]] = deque(pool.submit(function, item) for item in islice(source, window))
+        while waiting:
+            result = waiting.popleft().result()
+            waiting.extend(pool.submit(function, item) for item in islice(source, 1))
+            yield result
+    finally:
+        pool.shutdown(cancel_futures=True)

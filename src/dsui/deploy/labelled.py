@@ -1,4 +1,4 @@
-"""Labelled images as a user holds them: arrays or tensors, a DataLoader, or a folder with train/CLASS/*."""
+"""Labelled images in the forms that users have them: arrays or tensors, a DataLoader, a folder with train/CLASS/*."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from dsui.deploy.inputs import from_arrays
 
 
 class Labelled(NamedTuple):
-    """`labels` [N] as the user calls them."""
+    """Images with their labels [N], named as the user names them."""
 
     images: ImageSet | Tensor
     """A folder's images, or uint8 [N, C, H, W]."""
     labels: NDArray[Any]
 
     def blocks(self) -> Iterator[Tensor]:
-        """uint8 [B, C, H, W], some at a time."""
+        """uint8 [B, C, H, W], block by block."""
         for indices in torch.arange(len(self.labels)).split(BLOCK):
             yield self.images[indices] if isinstance(self.images, Tensor) else self.images.read(indices)
 
 
 def labelled(images: Any, labels: Any, split: str, size: int, channels: int | None, skip_bad: bool = False) -> Labelled:
-    """`split`, `size`, `channels` and `skip_bad` say how a folder is read; arrays must have these channels unless they
-    are None."""
+    """Images and labels in one form. `split`, `size`, `channels` and `skip_bad` say how a folder is read; arrays must
+    have these channels unless they are None."""
     if isinstance(images, str | Path):
         if labels is not None:
-            raise ValueError(f"{images} brings its labels, the folders' names; leave the others out.")
+            raise ValueError(f"{images} has its own labels, the names of its folders; leave out the other labels.")
         name = str(images) if str(images).startswith(FOLDER) else f"{FOLDER}{images}"
         found = load(name, split, size=size, channels=channels or 3, skip_bad=skip_bad)
         return Labelled(found, np.array(found.classes)[found.labels.numpy()])
     if isinstance(images, DataLoader):
         if labels is not None:
-            raise ValueError("a DataLoader brings its labels; leave the others out.")
-        images, labels = _gathered(images)
+            raise ValueError("a DataLoader has its own labels; leave out the other labels.")
+        images, labels = _read_all(images)
     if labels is None:
         raise ValueError("the labels are missing; give one for each image.")
     pixels, names = from_arrays(images, channels), as_labels(labels)
@@ -53,7 +53,7 @@ def labelled(images: Any, labels: Any, split: str, size: int, channels: int | No
 
 
 def training_set(data: Labelled, num_classes: int | None) -> tuple[ImageSet, NDArray[Any]]:
-    """The images to train with, and the classes by label; `num_classes`, where it is given, must be theirs."""
+    """The images to train with, and the classes by label; `num_classes`, where given, must be the number of classes."""
     classes: NDArray[Any] = np.unique(data.labels)
     if num_classes is not None:
         _check_classes(classes, num_classes)
@@ -92,8 +92,8 @@ def _check_classes(classes: NDArray[Any], num_classes: int) -> None:
         )
 
 
-def _gathered(loader: DataLoader[Any]) -> tuple[Tensor, Tensor]:
-    """All images and labels of a loader, once through."""
+def _read_all(loader: DataLoader[Any]) -> tuple[Tensor, Tensor]:
+    """All images and labels of a loader."""
     parts = []
     for batch in loader:
         if not isinstance(batch, list | tuple) or len(batch) != 2:

@@ -1,4 +1,4 @@
-"""What a model says of images: which class, how surely, and whether to trust it."""
+"""What a model predicts for images: the class, the uncertainty, and whether to trust it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from dsui.scores import Reference, all_scores, entropy, log_density
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Of N images and C classes. Where an array is expected, it is the array of its labels."""
+    """The prediction of N images of C classes. Where an array is expected, it is the array of its labels."""
 
     label: NDArray[Any]
     """[N] names of classes."""
     probabilities: NDArray[np.float64]
     """[N, C]"""
     max_probability: NDArray[np.float64]
-    """[N] of the label."""
+    """[N] the probability of the label."""
     entropy: NDArray[np.float64]
-    """[N] of the probabilities, in nats."""
+    """[N] the entropy of the probabilities, in nats."""
     log_density: NDArray[np.float64] | None
-    """[N] of the features: small means foreign. None where the method has no density."""
+    """[N] the log-density of the features: small means foreign. None where the method has no density."""
     uncertainty: NDArray[np.float64]
     """[N] larger means more likely wrong or foreign; see `dsui.scores`."""
     abnormal: NDArray[np.bool_] | None
-    """[N] whether the uncertainty is above the chosen threshold. None where none was chosen."""
+    """[N] whether the uncertainty is above the chosen threshold. None where no threshold was chosen."""
 
     def __len__(self) -> int:
         return len(self.label)
@@ -43,7 +43,7 @@ class Prediction:
     def of(
         cls, outputs: Outputs, classes: NDArray[Any], training: Reference, threshold: Threshold | None
     ) -> Prediction:
-        """`classes` [C] are the names by label."""
+        """From outputs; `classes` [C] are the names of the labels."""
         probabilities = outputs.probabilities.cpu().numpy()
         uncertainty = all_scores(outputs, training)["uncertainty"].cpu().numpy()
         return cls(
@@ -58,7 +58,7 @@ class Prediction:
 
     @classmethod
     def concatenated(cls, parts: Sequence[Prediction]) -> Prediction:
-        """Predictions of one model as one."""
+        """Several predictions of one model as one."""
         columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(cls)}
         joined: dict[str, Any] = {
             name: None if found[0] is None else np.concatenate(found) for name, found in columns.items()

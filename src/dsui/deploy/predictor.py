@@ -25,7 +25,7 @@ from dsui.backbones.own import as_backbone
 from dsui.backbones.registry import OWN, own_backbone
 from dsui.checks import check_at_least
 from dsui.data.decode import ImageError
-from dsui.deploy.inputs import ahead, check_size, from_any, from_arrays
+from dsui.deploy.inputs import check_size, from_any, from_arrays, map_ahead
 from dsui.deploy.prediction import Prediction
 from dsui.device import choose_device
 from dsui.errors import DataError
@@ -37,7 +37,7 @@ BATCH = 128
 
 
 class Predictor:
-    """`classes` [C] are what labels are called; `chosen` is the threshold in use, None where there is none."""
+    """`classes` [C] are the names of the labels; `chosen` is the threshold in use, None where there is none."""
 
     def __init__(self, model: Model, calibration: Calibration, classes: NDArray[Any] | None = None) -> None:
         self.model, self.calibration = model, calibration
@@ -48,11 +48,11 @@ class Predictor:
     def load(
         cls, path: Path | str, device: torch.device | str = "auto", backbone: nn.Module | None = None
     ) -> Predictor:
-        """The run in the folder `path`; `backbone` is for one that was trained on a module of the user's own."""
+        """The run in the folder `path`; `backbone` is the module it was trained on, where that is the user's."""
         facts = run_facts(Path(path))
         if backbone is not None and not facts.config.backbone.startswith(OWN):
             raise ValueError(
-                f"{path} was trained on {facts.config.backbone} and brings it along; leave out the backbone."
+                f"{path} was trained on {facts.config.backbone}, which dsui builds; leave out the backbone."
             )
         calibration = stored_calibration(facts)
         shape = (facts.config.channels, facts.config.size, facts.config.size)
@@ -60,8 +60,8 @@ class Predictor:
             return cls(load_model(facts, choose_device(device)), calibration)
 
     def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
-        """Choose from which uncertainty on an image is `abnormal`, by coverage or by risk; what it promises is in
-        `dsui.runs.threshold`."""
+        """Choose the uncertainty above which an image is `abnormal`, by coverage or by risk; `dsui.runs.threshold` says
+        what each guarantees."""
         self.chosen = self.calibration.threshold(coverage, risk)
         return self.chosen
 
@@ -69,17 +69,17 @@ class Predictor:
         return self.predict(images, batch)
 
     def predict(self, images: Any, batch: int = BATCH) -> Prediction:
-        """Of one file or Pillow image, a list of them, or an array or tensor of images (see `dsui.deploy.inputs`).
+        """Predict one file or Pillow image, a list of them, or an array or tensor of images (see `dsui.deploy.inputs`).
 
-        A file that cannot be read is an error that names it; `dsui.deploy.rows` goes on beyond such files.
+        A file that cannot be read is an error that names it; `dsui.deploy.rows` passes over such files.
         """
         check_at_least("batch", batch, 1)
-        parts = [self._predicted(pixels) for pixels in self._batches(images, batch)]
+        parts = [self._predict_batch(pixels) for pixels in self._batches(images, batch)]
         if not parts:
             raise ValueError("there are no images; give at least one.")
         return Prediction.concatenated(parts)
 
-    def _predicted(self, pixels: Tensor) -> Prediction:
+    def _predict_batch(self, pixels: Tensor) -> Prediction:
         model = self.model
         outputs = forward(model.method, model.transform, pixels.to(model.device))
         return Prediction.of(outputs, self.classes, self.calibration.reference, self.chosen)
@@ -92,14 +92,14 @@ class Predictor:
             yield from pixels.split(batch)
             return
         several: Iterable[Any] = [images] if isinstance(images, str | Path | Image.Image) else images
-        read = ahead(several, self._read, 2 * batch)
-        while found := list(islice(read, batch)):
-            yield torch.from_numpy(np.stack(found))
+        decoded = map_ahead(several, self._read, 2 * batch)
+        while pixels_of_batch := list(islice(decoded, batch)):
+            yield torch.from_numpy(np.stack(pixels_of_batch))
 
     def _read(self, image: Any) -> NDArray[np.uint8]:
         config = self.model.facts.config
         try:
             return from_any(image, config.channels, config.size)
         except ImageError as error:
-            what = image if isinstance(image, str | Path) else "an image"
-            raise DataError(f"{what} cannot be used ({error}); mend it or leave it out.") from error
+            name = image if isinstance(image, str | Path) else "an image"
+            raise DataError(f"{name} cannot be used ({error}); repair it or leave it out.") from error

@@ -1,4 +1,4 @@
-"""Predictions of files as rows of a table: one for each file, also where it cannot be read."""
+"""Predictions of files as rows of a table: one for each file, also for files that cannot be read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsui.data.decode import ImageError
-from dsui.deploy.inputs import ahead, from_file
+from dsui.deploy.inputs import from_file, map_ahead
 from dsui.deploy.predictor import BATCH, Predictor
 
 
 class PredictionRow(NamedTuple):
-    """What is not known is None: all but `file` and `error` where a file cannot be read."""
+    """The prediction of one file. Unknown fields are None: all but `file` and `error` where the file cannot be read."""
 
     file: str
     label: str | None
@@ -30,7 +30,7 @@ class PredictionRow(NamedTuple):
 
 
 def rows(predictor: Predictor, files: Iterable[Path], batch: int = BATCH) -> Iterator[list[PredictionRow]]:
-    """Of every file in order, a batch at a time; decoded ahead, and no more than a few batches in memory."""
+    """Rows of every file in order, a batch at a time. Files are decoded in advance, a few batches at most."""
     config = predictor.model.facts.config
 
     def read(file: Path) -> tuple[Path, NDArray[np.uint8] | ImageError]:
@@ -39,10 +39,10 @@ def rows(predictor: Predictor, files: Iterable[Path], batch: int = BATCH) -> Ite
         except ImageError as error:
             return file, error
 
-    pairs = ahead(files, read, 2 * batch)
-    while found := list(islice(pairs, batch)):
-        good = [pixels for _, pixels in found if not isinstance(pixels, ImageError)]
-        predicted = iter(_predicted(predictor, np.stack(good)) if good else [])
+    decoded = map_ahead(files, read, 2 * batch)
+    while found := list(islice(decoded, batch)):
+        readable = [pixels for _, pixels in found if not isinstance(pixels, ImageError)]
+        predicted = iter(_predict(predictor, np.stack(readable)) if readable else [])
         yield [
             PredictionRow(str(file), None, None, None, None, None, " ".join(str(pixels).split()))
             if isinstance(pixels, ImageError)
@@ -51,13 +51,18 @@ def rows(predictor: Predictor, files: Iterable[Path], batch: int = BATCH) -> Ite
         ]
 
 
-def _predicted(predictor: Predictor, pixels: NDArray[np.uint8]) -> list[PredictionRow]:
-    """Rows whose `file` is to be filled in."""
-    made = predictor.predict(pixels, len(pixels))
-    densities = [None] * len(made) if made.log_density is None else made.log_density.tolist()
-    decisions = [None] * len(made) if made.abnormal is None else np.where(made.abnormal, "reject", "accept").tolist()
-    columns = (made.label, made.max_probability.tolist(), made.uncertainty.tolist(), densities, decisions)
+def _predict(predictor: Predictor, pixels: NDArray[np.uint8]) -> list[PredictionRow]:
+    """Rows without the name of their file."""
+    prediction = predictor.predict(pixels, len(pixels))
+    density, abnormal = prediction.log_density, prediction.abnormal
+    columns = (
+        prediction.label,
+        prediction.max_probability.tolist(),
+        prediction.uncertainty.tolist(),
+        [None] * len(prediction) if density is None else density.tolist(),
+        [None] * len(prediction) if abnormal is None else np.where(abnormal, "reject", "accept").tolist(),
+    )
     return [
-        PredictionRow("", str(label), probability, uncertainty, density, decision, None)
-        for label, probability, uncertainty, density, decision in zip(*columns, strict=True)
+        PredictionRow("", str(label), probability, uncertainty, log_density, decision, None)
+        for label, probability, uncertainty, log_density, decision in zip(*columns, strict=True)
     ]

@@ -1,10 +1,11 @@
 """ASH (Djurisic et al., ICLR 2023): the energy after all but the largest activations of each sample are cut.
 
-Of M activations z >= 0 the k = M - round(M percentile / 100) largest stay; s before and s' after are their sums:
+Of M activations z >= 0 the k = M - round(M percentile / 100) largest are kept. With s the sum of all activations and s'
+the sum of those kept, a kept activation becomes
 
-    "b"  each that stays becomes s / k        "s"  z exp(s / s')        "p"  z as it was
+    "b"  s / k        "s"  z exp(s / s')        "p"  z
 
-Features are taken as behind a ReLU: a negative one counts as 0.
+Features are treated as if they came from a ReLU: a negative one counts as 0.
 """
 
 from __future__ import annotations

@@ -25,20 +25,20 @@ CHUNK_ELEMENTS = 2**21
 
 
 class Detector(ABC):
-    """Larger scores are more foreign."""
+    """Larger scores mean that a sample is more likely foreign."""
 
     needs_fit: ClassVar[bool] = True
     needs_labels: ClassVar[bool] = False
-    """Of the training samples; then every class must have one."""
+    """Whether it needs labels of the training samples; then every class must have a sample."""
     needs_weight: ClassVar[bool] = False
-    """Of a linear last layer."""
+    """Whether it needs the weight of a linear last layer."""
     needs_scale: ClassVar[bool] = False
-    """Of the logits: it says nothing of log-probabilities."""
+    """Whether it needs the scale of the logits, which log-probabilities do not have."""
     _fitted_to: str | None = None
 
     @torch.no_grad()
     def fit(self, train: Outputs) -> Self:
-        """Learn from training samples; they must stay as they are for as long as the detector is used."""
+        """Learn from training samples, which must not be changed while the detector is used."""
         if len(train) == 0:
             raise ValueError(f"{type(self).__name__} was given no training samples.")
         self._check(train)
@@ -65,12 +65,12 @@ class Detector(ABC):
         return torch.cat([outputs.logits.new_zeros(0, dtype=torch.float64), *parts])
 
     def _fit(self, train: Outputs) -> None:
-        """Learn; `train` is checked and not yet float64."""
+        """Learn from outputs that are checked but not yet float64."""
         del train
 
     @abstractmethod
     def _score(self, outputs: Outputs) -> Tensor:
-        """[N] of a chunk of samples in float64."""
+        """The scores [N] of a chunk of samples in float64."""
 
     def _check(self, outputs: Outputs) -> None:
         features, logits = outputs.features, outputs.logits
@@ -79,11 +79,11 @@ class Detector(ABC):
                 f"features have shape {list(features.shape)} and logits {list(logits.shape)}; "
                 "[samples, features] and [samples, classes] are needed."
             )
-        for what, values in (("features", features), ("logits", logits)):
+        for name, values in (("features", features), ("logits", logits)):
             bad = sum(int((~part.isfinite()).any(1).sum()) for part in values.split(_chunk_rows(outputs)))
             if bad:
                 raise ValueError(
-                    f"the {what} of {bad} of {len(values)} samples hold NaN or infinity; check the model and its input."
+                    f"the {name} of {bad} of {len(values)} samples hold NaN or infinity; check the model and its input."
                 )
         if self.needs_weight and outputs.weight is None:
             raise DsuiError(
@@ -104,7 +104,7 @@ def rows(outputs: Outputs) -> Iterator[Outputs]:
 
 
 def last_layer(outputs: Outputs, features: Tensor) -> Tensor:
-    """Logits [N, C] that the model's last layer would give to other features [N, M]."""
+    """Logits [N, C] that the model's last layer gives for other features [N, M]."""
     assert outputs.weight is not None
     return F.linear(features, outputs.weight, outputs.bias)
 

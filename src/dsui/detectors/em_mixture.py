@@ -1,4 +1,4 @@
-"""One Gaussian mixture per class, fitted to the features after training: DS-UI's density without its training.
+"""One Gaussian mixture for each class, fitted to the features after training: DS-UI's density without its training.
 
 u = -ln sum_c (n_c / N) sum_k eta_ck N(z; mu_ck, diag b_ck), by expectation-maximisation (see `dsui.em`).
 """

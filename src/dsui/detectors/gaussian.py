@@ -1,10 +1,10 @@
-"""Gaussians over the features, one per class, with a covariance of their own or one for all, by maximum likelihood.
+"""Gaussians of the features, one for each class, with separate covariances or a shared one, by maximum likelihood.
 
     m_c = mean of class c,   S = sum_n (z_n - m_{y_n})(z_n - m_{y_n})^T / N, over class c alone for its own
     d_c^2 = (z - m_c)^T (S + s tr(S)/M I)^-1 (z - m_c) = |L^-1 (z - m_c)|^2,   L the Cholesky factor
 
 The shrinkage s makes S invertible where features are constant or outnumber the samples. A pseudo-inverse would ignore
-what lies outside the span of the training features; here it counts strongly, as the most foreign part of a feature.
+the part of a feature outside the span of the training features; here that part, the most foreign one, counts strongly.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def fit_shared(z: Tensor, y: Tensor, classes: int, shrinkage: float) -> Gaussian
 
 
 def fit_separate(z: Tensor, y: Tensor, classes: int, shrinkage: float) -> Gaussians:
-    """A covariance for each class; where every class has more samples than features, they need no more room than z."""
+    """A covariance for each class. If every class has more samples than features, they need no more memory than z."""
     samples = ClassSamples(z, y, classes)
     factors = torch.empty(classes, samples.size, samples.size, dtype=torch.float64, device=z.device)
     for label, rows in enumerate(samples.order.split(samples.counts.tolist())):

@@ -1,9 +1,9 @@
 """Gaussian discriminant analysis of the features, the density of DDU (Mukhoti et al., CVPR 2023).
 
 u = -ln sum_c (n_c / N) N(z; m_c, S_c), a full covariance S_c for each class where each has more samples than there are
-features. With fewer, S_c has no inverse and its shrinkage would decide everything, so all classes share one covariance;
-this also keeps the covariances of a thousand classes from being larger than the training features.
-DDU's code weighs all classes equally and divides by n_c - 1; this uses the class frequencies and n_c.
+features. With fewer, S_c has no inverse and its shrinkage would dominate, so all classes share one covariance; this
+also keeps the covariances of a thousand classes smaller than the training features.
+DDU's code weights all classes equally and divides by n_c - 1; this uses the class frequencies and n_c.
 """
 
 from __future__ import annotations

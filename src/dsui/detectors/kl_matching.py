@@ -1,7 +1,7 @@
 """KL-matching (Hendrycks et al., ICML 2022): u = min_c KL(p || t_c), t_c the mean prediction of class c.
 
-t_c is the mean over fitted samples that are *predicted* as c, so no labels are needed; a class that nothing is
-predicted as has the one-hot template. Probabilities of a template below the least float64 count as that.
+t_c is the mean over fitted samples that are *predicted* as c, so no labels are needed; a class that is
+never predicted has the one-hot template. Probabilities of a template are at least the smallest normal float64.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dsui.outputs import Outputs
 
 
 class KLMatching(Detector):
-    """Best fitted to held-out samples: predictions of training samples are surer than those of new ones."""
+    """Best fitted to held-out samples: predictions of training samples are more certain than those of new ones."""
 
     def _fit(self, train: Outputs) -> None:
         classes = train.logits.shape[1]

@@ -17,7 +17,7 @@ from dsui.outputs import Outputs
 class KNN(Detector):
     """Keeps the training features, and no copy of them.
 
-    With `k` above the number of samples in a class, neighbour k is of another class and the score means little.
+    If a class has fewer than `k` samples, neighbour k is of another class and the score means little.
     """
 
     def __init__(self, k: int = 50) -> None:
@@ -27,8 +27,7 @@ class KNN(Detector):
     def _fit(self, train: Outputs) -> None:
         if len(train) < self.k:
             raise ValueError(
-                f"KNN looks at neighbour {self.k} and was given {len(train)} training samples; "
-                "give more, or a smaller k."
+                f"KNN needs neighbour {self.k} and was given {len(train)} training samples; give more, or a smaller k."
             )
         self._bank = train.features
 

@@ -1,12 +1,12 @@
-"""OpenMax (Bendale and Boult, CVPR 2016): logits are discounted by how unusually far they lie from their class.
+"""OpenMax (Bendale and Boult, CVPR 2016): logits that lie unusually far from their class are discounted.
 
     d_c = |y - m_c|, m_c the mean logits of training samples correctly classified as c
     w_c = Weibull_c(d_c - s_c + 1), fitted to the `tail` largest distances of class c, s_c the least of them
     v = y - min_c y_c;   the i-th largest v_c gives r_c v_c to "unknown", r_c = w_c (alpha + 1 - i) / alpha, i <= alpha
-    u = ln P(unknown) / P(known) under the softmax of what all have then
+    u = ln P(unknown) / P(known) under the softmax of the discounted values and that of "unknown"
 
-Negative logits would grow when discounted, which is why they are shifted. u orders samples as P(unknown) does, without
-ties. The variant "neal" (Neal et al., ECCV 2018) discounts every class by w_c: u = -ln sum_c exp(y_c (1 - w_c)).
+Negative logits would grow when discounted, so they are shifted. u orders samples as P(unknown) does, without ties. The
+variant "neal" (Neal et al., ECCV 2018) discounts every class by w_c: u = -ln sum_c exp(y_c (1 - w_c)).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ ALWAYS_BY_PRODUCT = "use_mm_for_euclid_dist"
 
 
 class OpenMax(Detector):
-    """Of at most `alpha` classes for each sample, and at most `tail` samples of each class.
+    """Discounts at most `alpha` classes of each sample, fitted to at most `tail` samples of each class.
 
-    A tail should be a small part of its class; otherwise ordinary samples count as strange.
+    A tail should be a small part of its class; otherwise ordinary samples count as unusual.
     """
 
     needs_labels = True
@@ -54,12 +54,12 @@ class OpenMax(Detector):
 
     def _score(self, outputs: Outputs) -> Tensor:
         y = outputs.logits
-        strange = self._weibull.cdf(torch.cdist(y, self._means, compute_mode=ALWAYS_BY_PRODUCT) - self._least + 1)
+        unusual = self._weibull.cdf(torch.cdist(y, self._means, compute_mode=ALWAYS_BY_PRODUCT) - self._least + 1)
         if self.variant == "neal":
-            return -(y * (1 - strange)).logsumexp(1)
+            return -(y * (1 - unusual)).logsumexp(1)
         alpha = min(self.alpha, y.shape[1])
         v = y - y.amin(1, keepdim=True)
         largest, where = v.topk(alpha)
         ranks = torch.arange(alpha, 0, -1, dtype=torch.float64, device=y.device) / alpha
-        removed = largest * strange.gather(1, where) * ranks
+        removed = largest * unusual.gather(1, where) * ranks
         return removed.sum(1) - v.scatter_add(1, where, -removed).logsumexp(1)

@@ -1,6 +1,6 @@
 """ReAct (Sun et al., NeurIPS 2021): u = -ln sum_c exp(W min(z, t) + b)_c, the energy of clipped features.
 
-t is the `percentile` of all fitted activations, the least one that so many per cent of them do not exceed.
+t is a percentile of all fitted activations: the least one that `percentile` per cent of them do not exceed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dsui.outputs import Outputs
 from dsui.scores import energy
 
 HALVINGS = 64
-"""Of the range of the activations; more than float32 can follow, and float64 to 5e-20 of the range."""
+"""Of the range of the activations: more than float32 resolves, and 5e-20 of the range in float64."""
 
 
 class ReAct(Detector):
-    """Meant for features behind a ReLU, whose rare large activations it cuts; clips only from above."""
+    """Meant for features from a ReLU, whose rare large activations it clips; it clips only from above."""
 
     needs_weight = True
 

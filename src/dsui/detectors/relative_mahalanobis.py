@@ -1,6 +1,6 @@
-"""Relative Mahalanobis distance (Ren et al., 2021): the distance to a class beside that to all training samples.
+"""Relative Mahalanobis distance (Ren et al., 2021): the distance to a class less that to all training samples.
 
-u = min_c d_c^2 - d_0^2, d_0 the Mahalanobis distance to one Gaussian for all samples, whatever their class.
+u = min_c d_c^2 - d_0^2, d_0 the Mahalanobis distance to one Gaussian of the samples of all classes.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from dsui.outputs import Outputs
 
 
 class SHE(Detector):
-    """Meant for features behind a ReLU, where a large inner product means the same units are active."""
+    """Meant for features from a ReLU, where a large inner product means that the same units are active."""
 
     needs_labels = True
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 SHAPES = 1e-3, 1e8
-"""Between these k is sought; a tail of equal values ends at the upper one, where F is a step."""
+"""The limits of k; a tail of equal values ends at the upper one, where F is a step."""
 HALVINGS = 100
 
 
@@ -30,7 +30,7 @@ class Weibull(NamedTuple):
 
 
 def fit_weibull(x: Tensor, mask: Tensor) -> Weibull:
-    """One distribution for the marked positive values in each row of x [C, T]."""
+    """One distribution for each row of x [C, T], fitted to its marked values, which are positive."""
     log_x = torch.where(mask, x, 1.0).log()
     count = mask.double().sum(1)
     mean = (log_x * mask).sum(1) / count

@@ -1,9 +1,9 @@
-"""Exact metrics of a ranking: sorted once, tied scores counted as one step, float64 throughout.
+"""Exact metrics of a ranking: one sort, tied scores as one step, float64 throughout.
 
 Scores are uncertainties: larger means more likely wrong or foreign. `positive` marks the samples that should rank high
 (errors, foreign images); the others are in-domain. No score is squashed or binned, so any increasing transform of the
-scores gives the same figure. With one kind of sample only, a figure that compares the two is nan.
-The figures of selective prediction are in `dsui.evaluation.selective` and can be had from here too.
+scores gives the same metrics. With samples of one kind only, a metric that compares the two is nan.
+The metrics of selective prediction are in `dsui.evaluation.selective` and can be imported from here too.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def aupr_in(scores: Tensor, positive: Tensor) -> float:
 
 
 def aupr_trapezoid(scores: Tensor, positive: Tensor) -> float:
-    """Area under straight lines between the points of the precision-recall curve, to compare with OpenOOD's figures.
+    """Area under straight lines between the points of the precision-recall curve, to compare with OpenOOD.
 
-    Such lines cannot be reached by any threshold and flatter tied scores; `aupr` does not draw them.
+    No threshold reaches the points on such lines, and they favour tied scores; `aupr` does not use them.
     """
     return ranking_metrics(scores, positive)["aupr_trapezoid"]
 
@@ -80,7 +80,7 @@ def aupr_trapezoid(scores: Tensor, positive: Tensor) -> float:
 def fpr95(scores: Tensor, positive: Tensor) -> float:
     """The share of foreign samples accepted when 95 % of in-domain samples are kept.
 
-    Accepted is every score up to the threshold, which is the least score that keeps at least 95 %.
+    Every score up to the threshold is accepted. The threshold is the least score that keeps at least 95 %.
     """
     return ranking_metrics(scores, positive)["fpr95"]
 
@@ -88,33 +88,34 @@ def fpr95(scores: Tensor, positive: Tensor) -> float:
 def false_alarms95(scores: Tensor, positive: Tensor) -> float:
     """The share of in-domain samples rejected when 95 % of foreign samples are caught (OpenOOD's FPR95).
 
-    Rejected is every score from the threshold up, which is the largest score that catches at least 95 %.
+    Every score from the threshold on is rejected. The threshold is the largest score that catches at least 95 %.
     """
     return ranking_metrics(scores, positive)["false_alarms95"]
 
 
 def ranking_metrics(scores: Tensor, positive: Tensor) -> dict[str, float]:
-    """Every figure that compares positives with negatives, and `ties`, from one sort."""
-    outward = rank(scores, positive)
-    turned = outward.turned()
-    inward = Ranking(turned.samples, turned.negatives)
-    precision, _ = _precision_recall(outward)
-    # Areas are taken over counts, which are whole numbers: a perfect ranking gives exactly 1.
-    positives, negatives = outward.positives[-1], outward.negatives[-1]
-    figures = {
-        "auroc": float(torch.trapezoid(outward.positives, outward.negatives) / (positives * negatives)),
-        "aupr": _average_precision(outward),
-        "aupr_in": _average_precision(inward),
-        "aupr_trapezoid": float(torch.trapezoid(precision, outward.positives) / positives),
-        "fpr95": _false_positives_at_95(inward),
-        "false_alarms95": _false_positives_at_95(outward),
+    """Every metric that compares positives with negatives, and `ties`, from one sort."""
+    descending = rank(scores, positive)
+    turned = descending.reversed()
+    ascending = Ranking(turned.samples, turned.negatives)
+    precision, _ = _precision_recall(descending)
+    # areas over counts, which are whole numbers: a perfect ranking gives exactly 1
+    positives, negatives = descending.positives[-1], descending.negatives[-1]
+    compared = {
+        "auroc": float(torch.trapezoid(descending.positives, descending.negatives) / (positives * negatives)),
+        "aupr": _average_precision(descending),
+        "aupr_in": _average_precision(ascending),
+        "aupr_trapezoid": float(torch.trapezoid(precision, descending.positives) / positives),
+        "fpr95": _false_positives_at_95(ascending),
+        "false_alarms95": _false_positives_at_95(descending),
     }
-    compared = figures if bool(positives * negatives > 0) else dict.fromkeys(figures, math.nan)
-    return {**compared, "ties": _ties(outward)}
+    if not bool(positives * negatives > 0):
+        compared = dict.fromkeys(compared, math.nan)
+    return {**compared, "ties": _ties(descending)}
 
 
 def ties(scores: Tensor) -> int:
-    """How many samples share their score with another one."""
+    """The number of samples that share their score with another one."""
     return _ties(rank(scores, torch.zeros_like(scores, dtype=torch.bool)))
 
 

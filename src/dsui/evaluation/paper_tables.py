@@ -1,4 +1,4 @@
-"""The numbers of the paper's Tables 1 to 4 (Xie et al., DS-UI), as printed: quoted, never run here.
+"""The numbers of the paper's Tables 1 to 4 (Xie et al., DS-UI) as printed; none of them was computed here.
 
 `paper_tables.jsonl` holds one row for each method, data set, backbone and score, with fractions where the paper prints
 per cent. What the paper leaves open is None: the backbone of Tables 3 and 4, a deviation of G-OpenMax on Tiny ImageNet.

@@ -1,6 +1,6 @@
-"""Accuracy and calibration: do predicted probabilities happen as often as they claim?
+"""Accuracy and calibration: are predictions of probability p correct in a share p of the cases?
 
-p = softmax(logits) in float64. A method that predicts probabilities hands in their logarithms, whose softmax they are.
+p = softmax(logits) in float64. For a method that predicts probabilities, pass their logarithms as logits.
     NLL   = mean of -ln p_y
     Brier = mean of sum_c (p_c - [c = y])^2, in [0, 2] (Brier, 1950); for two classes twice the one-class form
     ECE   = sum over bins of (share of samples) |accuracy - mean confidence| (Naeini et al., AAAI 2015)
@@ -18,30 +18,16 @@ from dsui.checks import check_at_least, check_labels
 from dsui.evaluation.selective import check_marked
 
 BINS = 15
-"""As many as Guo et al. use."""
+"""The number that Guo et al. use."""
 
 
 class ReliabilityBins(NamedTuple):
-    """Per bin, least confident first: how many samples, their mean confidence and accuracy; nan where empty. [bins]"""
+    """For each bin, least confident first: the number of samples, their mean confidence and accuracy (nan if
+    empty). [bins]"""
 
     samples: Tensor
     confidence: Tensor
     accuracy: Tensor
-
-
-def accuracy(logits: Tensor, labels: Tensor) -> float:
-    """The share of samples whose largest logit is their label's; the first of equal logits counts as the largest."""
-    return calibration_metrics(logits, labels)["accuracy"]
-
-
-def nll(logits: Tensor, labels: Tensor) -> float:
-    """Mean negative log-likelihood of the labels, in nats; infinite if a label's logit is -infinity."""
-    return calibration_metrics(logits, labels)["nll"]
-
-
-def brier(logits: Tensor, labels: Tensor) -> float:
-    """Mean squared distance of the predicted probabilities from the one-hot label, summed over classes."""
-    return calibration_metrics(logits, labels)["brier"]
 
 
 def ece(confidence: Tensor, correct: Tensor, bins: int = BINS) -> float:
@@ -55,7 +41,10 @@ def adaptive_ece(confidence: Tensor, correct: Tensor, bins: int = BINS) -> float
 
 
 def calibration_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Accuracy, NLL, Brier score and both calibration errors of the predicted class, from one softmax."""
+    """Accuracy, NLL, Brier score and both calibration errors of the predicted class, of logits [N, C] and labels [N].
+
+    The first of equal logits counts as the largest. The NLL is infinite if a label's logit is -infinity.
+    """
     log_p = _log_probabilities(logits, labels)
     p = log_p.exp()
     correct = logits.argmax(1) == labels
@@ -76,7 +65,7 @@ def reliability_bins(
 ) -> ReliabilityBins:
     """Sort samples into bins by their confidence in [0, 1].
 
-    Of equal width: bin i holds (i / bins, (i + 1) / bins], the first one 0 too. Of equal mass: sizes differ by at most
+    Of equal width: bin i holds (i / bins, (i + 1) / bins], the first bin also 0. Of equal mass: sizes differ by at most
     one, and samples of equal confidence share their hits evenly, so that the order of the samples does not matter.
     """
     check_at_least("bins", bins, 1)

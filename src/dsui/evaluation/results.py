@@ -1,8 +1,8 @@
-"""The results row: one figure or more of one run, task and score, one JSON object to a line of a .jsonl file.
+"""The results row: the metrics of one run, task and score, one JSON object on a line of a .jsonl file.
 
-Tables, figures and the report are made of these rows alone. Metrics are fractions; one that does not exist (AUROC
-without errors) is null in the file and nan in memory. Rows are only ever appended, and a later row of the same run,
-task, foreign set and score replaces an earlier one when they are compared.
+Tables, figures and the report are made from these rows. Metrics are fractions; one that does not exist (AUROC without
+errors) is null in the file and nan in memory. Rows are only appended. Where runs are compared, a later row of the same
+run, task, foreign set and score replaces an earlier one.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class ResultRow:
     seconds: float | None
     commit: str | None
     weights: str | None = None
-    """The first digits of the weights' hash, which tell runs apart whatever their folders are called."""
+    """The first digits of the weights' hash, which distinguish runs whose folders have the same name."""
 
     @property
     def identity(self) -> str:
-        """Of the run it belongs to."""
+        """What distinguishes the run of this row from others."""
         return self.weights or self.run
 
     @property
     def of_test_images(self) -> bool:
-        """And not of images that the run held out."""
+        """Whether the row is about test images, not about images that the run held out."""
         return "of held-out" not in (self.protocol or "")
 
     def to_json(self) -> str:
@@ -68,13 +68,13 @@ class ResultRow:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> ResultRow:
-        """Fields that a later version added are ignored; a ValueError says what is missing or wrong."""
+        """The reverse of `to_json`. Unknown fields of a later version are ignored; a ValueError says what is wrong."""
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ValueError("no whole JSON object") from error
+            raise ValueError("not a whole JSON object") from error
         if not isinstance(values, dict):
-            raise ValueError("no JSON object")
+            raise ValueError("not a JSON object")
         names = [field.name for field in fields(cls)]
         needed = [field.name for field in fields(cls) if field.default is MISSING]
         if missing := [name for name in needed if name not in values]:
@@ -108,17 +108,17 @@ def _check(name: str, value: object) -> None:
 
 
 def append(path: Path, rows: Iterable[ResultRow]) -> None:
-    """Add rows at the end of a file, all or none of them."""
+    """Append rows to a file, all of them or none."""
     try:
         append_lines(path, "".join(f"{row.to_json()}\n" for row in rows).encode())
     except OSError as error:
         raise DsuiError(
-            f"{path} could not be written ({error.strerror}); nothing was added, so mend this and run again."
+            f"{path} could not be written ({error.strerror}); nothing was added; make it writable and run this again."
         ) from error
 
 
 def read(paths: Iterable[Path]) -> tuple[list[ResultRow], list[str]]:
-    """The rows of all files in order, and one sentence for each line or file that cannot be used."""
+    """The rows of all files in order, and a sentence for each line or file that cannot be used."""
     rows: list[ResultRow] = []
     problems: list[str] = []
     for path in paths:
@@ -147,7 +147,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The commit that dsui runs from, "-dirty" added where its source differs; None outside its own checkout."""
+    """The commit that dsui runs from, with "-dirty" where the source differs; None outside a checkout of dsui."""
     package = Path(dsui.__file__).resolve().parent
     checkout, git = package.parents[1], shutil.which("git")
     if git is None or not (checkout / ".git").exists() or package != checkout / "src" / "dsui":

@@ -1,9 +1,9 @@
-"""Selective prediction: rank the samples, keep the most certain, and see how often those are wrong.
+"""Selective prediction: rank the samples, keep the most certain ones, and count how often those are wrong.
 
 Of n samples the k most certain are kept, with E_k errors among them: coverage k / n, risk E_k / k, and generalised
 risk E_k / n (Traub et al., NeurIPS 2024), the chance that a sample is both kept and wrong. AURC (Geifman et al.,
 ICLR 2019) is the mean of the risk over k, AUGRC the area under the generalised risk over coverage from 0 to 1.
-Samples of equal score have no order: E_k is the mean over all of their orders, a straight line inside the group.
+Samples of equal score have no order: E_k is the mean over all their orders, a straight line within the group.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Ranking(NamedTuple):
     def negatives(self) -> Tensor:
         return self.samples - self.positives
 
-    def turned(self) -> Ranking:
+    def reversed(self) -> Ranking:
         """The same samples, smallest score first."""
         return Ranking(*(part[-1] - part.flip(0) for part in self))
 
 
 def rank(scores: Tensor, positive: Tensor) -> Ranking:
-    """Sort once, in the type the scores came in; equal scores make one step, and infinities rank as they should."""
+    """Sort once, in the data type of the scores; equal scores make one step, and infinities may occur."""
     check_marked(scores, positive)
     ordered, order = scores.sort(descending=True)
     ends = F.pad(ordered[1:] != ordered[:-1], (0, 1), value=True).nonzero().squeeze(1)
@@ -44,7 +44,7 @@ def rank(scores: Tensor, positive: Tensor) -> Ranking:
 
 
 def check_marked(scores: Tensor, marks: Tensor) -> None:
-    """Raise unless these are two vectors of one length, numbers to compare and marks that say yes or no."""
+    """Raise unless these are two vectors of one length, the scores numbers and the marks true or false."""
     if scores.ndim != 1 or scores.shape != marks.shape:
         raise ValueError(
             f"scores {list(scores.shape)} and marks {list(marks.shape)} must be two vectors of one length."
@@ -68,7 +68,7 @@ def aurc(scores: Tensor, errors: Tensor) -> float:
 
 
 def e_aurc(scores: Tensor, errors: Tensor) -> float:
-    """AURC beyond e + (1 - e) ln(1 - e), which a perfect ranking of error rate e reaches from above as n grows."""
+    """AURC less e + (1 - e) ln(1 - e), to which the AURC of a perfect ranking of error rate e falls as n grows."""
     return selective_metrics(scores, errors)["e_aurc"]
 
 
@@ -78,7 +78,7 @@ def augrc(scores: Tensor, errors: Tensor) -> float:
 
 
 def selective_risk(scores: Tensor, errors: Tensor, coverage: float) -> float:
-    """The error rate among the fewest most certain samples that make up at least this share of all."""
+    """The error rate among the most certain samples, as few as make up at least this share of all."""
     if not 0 < coverage <= 1:
         raise ValueError(f"coverage must be above 0 and at most 1, got {coverage}.")
     return _risk_at(coverage, *risk_coverage_curve(scores, errors))
@@ -89,7 +89,7 @@ def selective_metrics(scores: Tensor, errors: Tensor) -> dict[str, float]:
     ranking = rank(scores, errors)
     coverages, risks = _risk_coverage(ranking)
     area, rate = float(risks.mean()), float(risks[-1])
-    kept = ranking.turned()
+    kept = ranking.reversed()
     return {
         "aurc": area,
         "e_aurc": area - rate - ((1 - rate) * math.log1p(-rate) if rate < 1 else 0.0),
@@ -99,7 +99,7 @@ def selective_metrics(scores: Tensor, errors: Tensor) -> dict[str, float]:
 
 
 def _risk_coverage(ranking: Ranking) -> tuple[Tensor, Tensor]:
-    kept = ranking.turned()
+    kept = ranking.reversed()
     sizes = kept.samples.diff()
     group = torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes.long())
     rate = kept.positives.diff() / sizes

@@ -5,7 +5,7 @@ Over runs: mean, deviation (ddof 1) and an unpaired t-test. Student's, for equal
     t = (m1 - m2) / sqrt(s^2 (1/n1 + 1/n2)),  s^2 = ((n1 - 1) s1^2 + (n2 - 1) s2^2) / (n1 + n2 - 2)
 
 with n1 + n2 - 2 degrees of freedom; Welch's takes s1^2 / n1 + s2^2 / n2 and fewer degrees. A table holds many tests:
-Holm (1979) bounds the chance of any false mark in it.
+the correction of Holm (1979) bounds the chance of any false mark in it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DIFFERENT, ALIKE, UNTESTED = "\u2713", "\u00d7", "n/a"  # check mark and cross, 
 
 @dataclass(frozen=True)
 class Summary:
-    """What several runs gave; `deviation` is None where it is not known or one run has none."""
+    """A metric over several runs; `deviation` is None where it is unknown or there is only one run."""
 
     mean: float
     deviation: float | None
@@ -31,11 +31,11 @@ class Summary:
 
 
 def summarize(values: Iterable[float]) -> Summary:
-    """Mean and deviation as exact sums, rounded once: equal runs deviate by 0, not by rounding."""
+    """Mean and deviation from exact sums, rounded once: the deviation of equal runs is exactly 0."""
     runs = [float(value) for value in values]
     check_at_least("the number of runs", len(runs), 1)
-    if strange := [value for value in runs if not math.isfinite(value)]:
-        raise ValueError(f"{len(strange)} of {len(runs)} runs have no finite figure; leave them out.")
+    if infinite := [value for value in runs if not math.isfinite(value)]:
+        raise ValueError(f"{len(infinite)} of {len(runs)} runs have no finite figure; leave them out.")
     return Summary(statistics.mean(runs), statistics.stdev(runs) if len(runs) > 1 else None, len(runs))
 
 
@@ -66,7 +66,7 @@ def t_test(first: Summary, second: Summary, equal_variances: bool = True) -> flo
 
 
 def mark(p: float, level: float = LEVEL) -> str:
-    """DIFFERENT or ALIKE at this level, UNTESTED for the nan of a test that could not be made."""
+    """DIFFERENT or ALIKE at this level; UNTESTED for nan, where no test was possible."""
     if math.isnan(p):
         return UNTESTED
     return DIFFERENT if p < level else ALIKE
@@ -75,12 +75,12 @@ def mark(p: float, level: float = LEVEL) -> str:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjusted p-values: the k-th smallest of m becomes max over j <= k of (m - j + 1) p_j, at most 1.
 
-    Tests that were not made (nan) stay nan and do not count.
+    Tests that were not possible (nan) stay nan and do not count.
     """
-    made = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
+    tested = sorted((p, place) for place, p in enumerate(p_values) if not math.isnan(p))
     adjusted, largest = [math.nan] * len(p_values), 0.0
-    for rank, (p, place) in enumerate(made):
-        largest = max(largest, min(1.0, (len(made) - rank) * p))
+    for rank, (p, place) in enumerate(tested):
+        largest = max(largest, min(1.0, (len(tested) - rank) * p))
         adjusted[place] = largest
     return adjusted
 
@@ -88,7 +88,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def mean_ranks(figures: Mapping[str, Sequence[float]], higher_is_better: Sequence[bool]) -> dict[str, float]:
     """Each method's rank averaged over the columns, 1 for the best; equal figures share the mean of their ranks.
 
-    A column in which a method has no figure (nan) does not count for any of them; without a column left, nan.
+    A column in which a method has no figure (nan) is left out for all methods; without any column the ranks are nan.
     """
     from scipy import stats
 

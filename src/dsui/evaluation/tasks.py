@@ -25,6 +25,7 @@ from dsui.detectors.detector import Detector
 from dsui.detectors.odin import Odin
 from dsui.errors import DsuiError
 from dsui.evaluation.cache import ImageSource, OutputCache, StoredOutputs
+from dsui.evaluation.fitting import choose_fit_images, fit_detectors, moment_images
 from dsui.evaluation.metrics import ranking_metrics, selective_metrics
 from dsui.evaluation.reliability import calibration_metrics
 from dsui.evaluation.results import ResultRow, commit, versions
@@ -41,12 +42,6 @@ STREAMS = {"prediction": "logits", "density": "class_scores"}
 """The part of the outputs that each stream predicts by. Rows that do not rank have a stream in the place of a score."""
 MOST_NAMED = 5
 """The most classes that a note names."""
-FIT_IMAGES = 50_000
-"""The most training images a detector is fitted to: a random choice from a larger set."""
-MOMENT_STEP, FEW_IMAGES = 10, 100
-"""The moments of a detector's score are those of every tenth of these images, because kNN would take long over all; of
-fewer than a hundred images, all count."""
-
 Progress = Callable[[str, int, int], None]
 Scores = dict[str, Tensor]
 
@@ -195,24 +190,7 @@ class Evaluation:
         """The fitted detectors, with the moments of their scores over training images."""
         if not self._unfitted:
             return {}
-        chosen, parts, start = _choose_images(self._training.count), [], 0
-        for chunk in self._training.chunks():
-            inside = (chosen >= start) & (chosen < start + len(chunk))
-            parts.append(_without_samples(chunk).select(chosen[inside] - start))
-            start += len(chunk)
-        training = Outputs.concatenated(parts).to(self._device)
-        sample = training.select(_moment_images(len(training)).to(self._device))
-        fitted = {}
-        for name, detector in self._unfitted.items():
-            if obstacle := detectors.obstacle(name, training):
-                self._warn_of_obstacle(name, obstacle)
-                continue
-            try:
-                detector.fit(training)
-                fitted[name] = detector, Moments.of(detector.score(sample))
-            except ValueError as error:  # too few images for this one, for example; the others may still be fitted
-                self.warn(f"{name} is left out: {error}")
-        return fitted
+        return fit_detectors(self._unfitted, self._training, self.cache.facts.config.method, self._device, self.warn)
 
     @cached_property
     def _odin(self) -> tuple[Odin, Moments] | None:
@@ -221,18 +199,16 @@ class Evaluation:
         if odin is None:
             return None
         if next(self._training.chunks(features=False)).samples is not None:
-            self._warn_of_obstacle("odin", "several passes for each image and no single gradient")
+            method = self.cache.facts.config.method
+            self.warn(f"{method} has several passes for each image and no single gradient, so odin is left out.")
             return None
-        chosen = _choose_images(self._training.count)
-        sample = self.sources.perturbed(self.sources.training(), odin, chosen[_moment_images(len(chosen))])
+        chosen = choose_fit_images(self._training.count)
+        sample = self.sources.perturbed(self.sources.training(), odin, chosen[moment_images(len(chosen))])
         try:
             return odin, Moments.of(odin.score(self.outputs(sample).whole()))
         except ValueError as error:
             self.warn(f"odin is left out: {error}")
             return None
-
-    def _warn_of_obstacle(self, detector: str, obstacle: str) -> None:
-        self.warn(f"{self.cache.facts.config.method} has {obstacle}, so {detector} is left out.")
 
     def _warn_of_absent_classes(self, stored: StoredOutputs) -> None:
         labels = stored.part("labels")
@@ -297,21 +273,3 @@ class Evaluation:
     @cached_property
     def _commit(self) -> str | None:
         return commit()
-
-
-def _choose_images(count: int) -> Tensor:
-    """Ascending indices of at most FIT_IMAGES of `count` images, chosen at random: data sets may be sorted by class."""
-    return torch.randperm(count, generator=torch.Generator().manual_seed(0))[:FIT_IMAGES].sort().values
-
-
-def _moment_images(count: int) -> Tensor:
-    """Which of `count` fitted images give the moments of a detector's score."""
-    return torch.arange(0, count, MOMENT_STEP if count >= FEW_IMAGES else 1)
-
-
-def _without_samples(outputs: Outputs) -> Outputs:
-    """The parts that detectors read. Of the samples of a sampling method they need to know only that there are some."""
-    samples = None if outputs.samples is None else outputs.samples[:, :0]
-    return Outputs(
-        outputs.features, outputs.logits, outputs.labels, samples=samples, weight=outputs.weight, bias=outputs.bias
-    )

@@ -1,4 +1,4 @@
-"""Temperature scaling (Guo et al., ICML 2017): the T for which softmax(y / T) is likeliest on held-out samples.
+"""Temperature scaling (Guo et al., ICML 2017): the T that makes held-out labels most likely under softmax(y / T).
 
 In b = 1/T the mean NLL is convex, with slope mean(E_p[y] - y_label) and curvature mean(Var_p[y]), p = softmax(b y).
 Newton's steps find the root of the slope; where one would leave the interval that holds it, or is not half as long as
@@ -16,7 +16,7 @@ from dsui.checks import check_labels
 from dsui.detectors.detector import CHUNK_ELEMENTS
 
 RANGE = 1e-3, 1e3
-"""T stays in here. Logits that are right for every sample have their best T at 0, logits that mislead at infinity."""
+"""The limits of T. For logits that are right for every sample the best T is 0, for misleading logits infinity."""
 TOLERANCE = 1e-12
 
 

@@ -30,8 +30,8 @@ INFORMATION = "mutual_information"
 
 
 class Ensemble(Method):
-    """`members` times the method named `member`, with the options the recipe gives it, built one after another from torch's
-    global generator. An ensemble does not learn from outliers."""
+    """`members` times the method named `member`, with the options the recipe gives it, built one after another from
+    torch's global generator. An ensemble does not learn from outliers."""
 
     def __init__(
         self,

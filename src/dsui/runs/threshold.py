@@ -1,16 +1,16 @@
-"""Which uncertainties to accept, chosen with n calibration images that the model was not trained on.
+"""The uncertainty up to which images are accepted, chosen by n calibration images the model was not trained on.
 
 By coverage c: the k-th smallest of their uncertainties, k = ceil((n + 1) c). A new image of the same kind is then
 accepted with a probability of at least c and, without ties, below c + 1 / (n + 1): split conformal prediction
 (Papadopoulos et al., ECML 2002), over the draw of the calibration images and of the new one.
 
-By risk r: the largest of the coverages 5 %, 10 %, ..., 100 % at which few enough of the accepted images are wrong. How
-few is exact for a score without information, on images that are wrong with probability r: with probability at most 5 %
-any of the 20 counts is met. Each count is the lower quantile of the binomial distribution, at one level for all 20, as
-in the bound of Clopper and Pearson; the level is the largest that keeps those 5 %. So with a probability of 95 % over
-the draw of the calibration images, at most a share r of accepted images of the same kind is wrong, provided that more
-certain images are not wrong more often. At 100 % the threshold is the largest calibration uncertainty and not infinity,
-because neither promise is about foreign images.
+By risk r: the largest of the coverages 5 %, 10 %, ..., 100 % at which the number of wrong images among the accepted
+ones is within an allowed count. The counts are exact for a score without information on images that are wrong with
+chance r: the chance that any of the 20 counts is met is at most 5 %. Each count is the lower quantile of the binomial
+distribution, as in the bound of Clopper and Pearson, at one level for all 20; the level is the largest that keeps the
+5 %. So with a probability of 95 % over the draw of the calibration images, at most a share r of accepted images of the
+same kind is wrong, provided that more certain images are not more often wrong. At 100 % the threshold is the largest
+calibration uncertainty and not infinity, because neither guarantee is about foreign images.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from dsui.errors import DsuiError
 CONFIDENCE = 0.95
 LEVELS = 20
 HALVINGS = 12
-"""How often the interval around the common level is halved: to a four-thousandth of its width."""
+"""Of the interval that holds the common level: its precision is a part in four thousand."""
 
 
 class Threshold(NamedTuple):
-    """Uncertainties up to `value` are accepted; the other fields say what that means for the calibration images."""
+    """Uncertainties up to `value` are accepted; the other fields are the effect on the calibration images."""
 
     value: float
     coverage: float
-    """Share of the calibration images that is accepted."""
+    """The share that is accepted."""
     risk: float
-    """Share of the accepted ones that is predicted wrongly."""
+    """The share of the accepted ones that is predicted wrongly."""
     images: int
-    """Number of calibration images."""
+    """The number of calibration images."""
 
 
 def at_coverage(uncertainties: Tensor, errors: Tensor, coverage: float) -> Threshold:
-    """`uncertainties` [N], and `errors` [N], whether each prediction was wrong."""
+    """From [N] uncertainties and whether each prediction was wrong."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be a share of the images between 0 and 1, as in 0.95, got {coverage}.")
-    count, share = len(uncertainties), Fraction(str(coverage))  # exactly as written: 20 * 0.95 is 19, not more
+    count, share = len(uncertainties), Fraction(str(coverage))  # as the user wrote it: 20 * 0.95 is exactly 19
     kept = math.ceil((count + 1) * share)
     if kept > count:
         needed = math.ceil(share / (1 - share))
@@ -62,7 +62,7 @@ def at_coverage(uncertainties: Tensor, errors: Tensor, coverage: float) -> Thres
 
 
 def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
-    """`uncertainties` [N], and `errors` [N], whether each prediction was wrong."""
+    """From [N] uncertainties and whether each prediction was wrong."""
     if not 0 < risk < 1:
         raise ValueError(f"risk must be a share of wrong predictions between 0 and 1, as in 0.02, got {risk}.")
     count = len(uncertainties)
@@ -82,46 +82,46 @@ def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
 
 @lru_cache
 def allowed_errors(images: int, risk: float) -> tuple[tuple[int, int], ...]:
-    """For each coverage how many of the images it keeps, and how many of those may be wrong.
+    """For each coverage the number of images it keeps, and how many of these may be wrong; -1 where even no error would
+    not suffice.
 
-    -1 where even no wrong image would be too little evidence. Images that are wrong independently with probability
-    `risk` meet one of the counts with a probability of at most 5 %.
+    Images that are wrong with chance `risk`, independently, meet one of the counts with a chance of at most 5 %.
     """
-    from scipy import stats  # takes as long to import as all of dsui
+    from scipy import stats  # takes as long to load as all of dsui
 
     counts = np.array([-(-level * images // LEVELS) for level in range(1, LEVELS + 1)])
 
     def quantiles(level: float) -> NDArray[np.int64]:
-        largest = stats.binom.ppf(level, counts, risk)  # the smallest count with a probability of at least the level
+        largest = stats.binom.ppf(level, counts, risk)  # the smallest count whose chance is at least the level
         most: NDArray[np.int64] = (largest - (stats.binom.cdf(largest, counts, risk) > level)).astype(np.int64)
         return most
 
     low, high = (1 - CONFIDENCE) / LEVELS, 1 - CONFIDENCE  # the lower one keeps 5 % by the union bound
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        is_kept = _probability_of_any(counts, quantiles(middle), risk) <= 1 - CONFIDENCE
-        low, high = (middle, high) if is_kept else (low, middle)
+        kept = _chance_of_any(counts, quantiles(middle), risk) <= 1 - CONFIDENCE
+        low, high = (middle, high) if kept else (low, middle)
     return tuple(zip(counts.tolist(), quantiles(low).tolist(), strict=True))
 
 
-def _probability_of_any(counts: NDArray[np.int64], allowed: NDArray[np.int64], risk: float) -> float:
-    """That for any k of `counts` the errors among the first k images are at most the allowed ones."""
+def _chance_of_any(counts: NDArray[np.int64], allowed: NDArray[np.int64], risk: float) -> float:
+    """The chance that the errors among the first k images are at most the allowed ones, for any k of `counts`."""
     from scipy import stats
 
-    total, former = 0.0, 0
-    counted = max(allowed[-1], 0) + 1  # with more errors no count can be met any more
-    probabilities = np.ones(1)  # of 0, 1, ... errors so far, while no count has been met
+    met, former = 0.0, 0
+    counted = max(allowed[-1], 0) + 1  # with more errors no count can be met
+    chances = np.ones(1)  # of 0, 1, ... errors so far, where no count was met yet
     for count, most in zip(counts, allowed, strict=True):
         added = stats.binom.pmf(np.arange(counted), count - former, risk)
-        probabilities = np.convolve(probabilities, added)[:counted]
-        total += probabilities[: most + 1].sum()
-        probabilities[: most + 1] = 0  # nothing where `most` is -1
+        chances = np.convolve(chances, added)[:counted]
+        met += chances[: most + 1].sum()
+        chances[: most + 1] = 0  # none where `most` is -1
         former = count
-    return float(total)
+    return float(met)
 
 
 def _keeping(count: int, uncertainties: Tensor, errors: Tensor) -> Threshold:
-    """The threshold that accepts the `count` smallest, and any that tie with the last of them."""
+    """The threshold that accepts the `count` smallest uncertainties, and any that tie with the last of them."""
     value = uncertainties.sort().values[count - 1]
     accepted = uncertainties <= value
     risk = errors[accepted].to(torch.float64).mean().item()
