@@ -104,7 +104,7 @@ def test_of_duplicate_rows_the_last_wins_whole() -> None:
     assert cell(corrected, "dsui").runs == 3
 
 
-def test_too_few_runs_are_told_in_the_note_instead_of_marks() -> None:
+def test_too_few_runs_are_named_in_the_note_instead_of_marks() -> None:
     alone = compare([THREE[0], THREE[3]])
     assert all(line.cells[0].mark is None for line in alone.lines)
     assert alone.note == "One run each, so without deviation. Nothing is tested: fewer than two runs."
@@ -115,7 +115,7 @@ def test_too_few_runs_are_told_in_the_note_instead_of_marks() -> None:
     assert "Not tested (fewer than two runs): dpn." in mixed.note
 
 
-def test_lines_without_some_of_the_tests_are_told_from_lines_without_any() -> None:
+def test_lines_without_some_of_the_tests_are_listed_apart_from_lines_without_any() -> None:
     other = [replace(row, foreign="cifar100") for row in (*THREE[:3], THREE[3])]
     note = compare([*THREE, *other, *runs("dpn", [0.5])]).note
     assert "Not tested (fewer than two runs): dpn. Tested in some columns only (fewer than two runs): msp." in note
@@ -216,7 +216,7 @@ def test_units_and_directions_follow_the_metric_and_an_unknown_one_has_no_best()
     assert [column.lines[-1] for column in columns] == ["AUROC % ↑", "FPR95 % ↓", "AURC 1/1000 ↓", "novel"]
 
 
-def test_reader_is_told_of_figures_that_do_not_exist_of_mixed_protocols_and_of_shared_seeds() -> None:
+def test_the_note_names_figures_that_do_not_exist_mixed_protocols_and_shared_seeds() -> None:
     assert "left out" not in compare(THREE).note
     without = compare([*THREE, *runs("dpn", [0.5, math.nan, 0.6])])
     assert cell(without, "dpn").runs == 2
@@ -244,7 +244,7 @@ def test_three_methods_with_two_figures_are_ranked_by_both() -> None:
     assert "rank" not in compare([row for row in [*THREE, *fpr] if row.method != "rkl"]).note
 
 
-def test_nothing_to_compare_is_told() -> None:
+def test_nothing_to_compare_is_an_error() -> None:
     with pytest.raises(ValueError, match="no figures to compare"):
         compare([])
 

@@ -33,7 +33,7 @@ def facts(method: str, **options: object) -> RunFacts:
     ],
     ids=lambda value: value.config.method if isinstance(value, RunFacts) else None,
 )
-def test_settings_of_mixtures_are_told_of_methods_that_have_one(run: RunFacts, has_mixture: bool) -> None:
+def test_settings_of_mixtures_are_shown_of_methods_that_have_one(run: RunFacts, has_mixture: bool) -> None:
     before = torch.get_rng_state()
     shown = settings(run)
     assert set(shown.mixture) == (MIXTURE if has_mixture else set())

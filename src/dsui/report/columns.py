@@ -59,6 +59,7 @@ UNKNOWN = "unknown classes"
 
 
 def figure_of(row: ResultRow | PaperRow, metric: str) -> Figure:
+    """The column in which a row's value of this metric stands."""
     foreign = None if row.task == "open-set" else row.foreign
     return Figure(row.data, row.backbone, row.task, foreign, row.score, metric)
 
@@ -66,11 +67,10 @@ def figure_of(row: ResultRow | PaperRow, metric: str) -> Figure:
 def block_figures(
     task: str,
     sets: Iterable[tuple[str, str | None, str | float | None]],
-    metrics: Iterable[str],
-    scores: Iterable[str],
+    metrics: Sequence[str],
+    scores: Sequence[str],
 ) -> list[Figure]:
     """The columns of one task: by (data, backbone, foreign) of `sets`, then by metric, then by score."""
-    metrics, scores = list(metrics), list(scores)
     return [
         Figure(data, backbone, task, foreign, score, metric)
         for data, backbone, foreign in sets
