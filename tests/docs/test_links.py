@@ -1,4 +1,4 @@
-"""Links of the Markdown files, as a code host follows them: relative to the file, headings by their words."""
+"""Links of the Markdown files lead somewhere, as a code host follows them: relative to the file, with anchors of headings."""
 
 from __future__ import annotations
 
