@@ -4,9 +4,9 @@
 
 Each implementation computes ln GMM_i(z) for every sample and class, [B, C], and the gradients of z, means,
 log-variances and mixing logits. `dsui` is `dsui.density`; `MixtureSameFamily` is torch.distributions; `broadcast` forms
-(z - mu)^2 / b as a [B, C, K, M] tensor. On a GPU a second table
-compares dsui, replayed as a CUDA graph, with the six float32 products it consists of, with TF32 off in both. All
-figures of a table are from one run: medians of interleaved repeats.
+(z - mu)^2 / b as a [B, C, K, M] tensor. On a GPU a second table compares dsui, replayed as a CUDA
+graph, with the six float32 products it consists of, with TF32 off in both. All figures of a table are from one run:
+medians of interleaved repeats.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Docstrings are plain text; docs/conf.py turns them into what docutils shows as they were written."""
+"""docs/conf.py converts docstrings, which are plain text, such that docutils shows them unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ restructured = runpy.run_path(str(ROOT / "docs" / "conf.py"))["restructured"]
 
 
 def shown(docstring: str) -> nodes.document:
-    """By docutils, which stops at the first warning."""
+    """The document that docutils shows; it stops at the first warning."""
     return publish_doctree("\n".join(restructured(docstring.splitlines())), settings_overrides={"halt_level": 2})
 
 

@@ -1,4 +1,4 @@
-"""The user guide's commands and Python, run in the order of the page."""
+"""Runs the commands and the Python of the user guide, in the order of the page."""
 
 from __future__ import annotations
 

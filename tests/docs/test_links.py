@@ -1,4 +1,4 @@
-"""Links of the Markdown files, as a code host follows them: relative to the file, headings by their words."""
+"""Links of the Markdown files lead to files and headings, as a code host follows them: relative to the file."""
 
 from __future__ import annotations
 

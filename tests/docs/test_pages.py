@@ -1,4 +1,4 @@
-"""The Python of README and pages, run with what each page says is there before."""
+"""Runs the Python of README and pages, with the names and runs that each page takes as given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fenced blocks of a Markdown page, and how to run them as a reader would."""
+"""Finds the fenced blocks of a Markdown page and runs them as a reader would."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Fence(NamedTuple):
     language: str
     text: str
     line: int
-    """Of the page on which the text begins."""
+    """The line of the page where the text begins."""
 
 
 def fences(page: Path) -> list[Fence]:
@@ -27,12 +27,12 @@ def fences(page: Path) -> list[Fence]:
 
 
 def run_python(page: Path, fence: Fence, names: dict[str, Any]) -> None:
-    """In the working folder and among `names`; a failure shows the page and its line."""
+    """Run a block in the working folder, with `names` as its globals. A failure shows the page and its line."""
     exec(compile("\n" * (fence.line - 1) + fence.text, str(page), "exec"), names)  # noqa: S102
 
 
 def run_shell(commands: str) -> str:
-    """In the working folder, with the commands of this environment first; what they print, unless one fails."""
+    """Run commands in the working folder, with those of this environment first, and return what they print."""
     shell = shutil.which("bash")
     assert shell is not None
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
