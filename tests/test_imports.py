@@ -14,9 +14,9 @@ from importlib.util import resolve_name
 from tests.support.fences import ROOT
 
 ROOMS = """
-errors spelling checks progress host_memory device
+errors spelling lazy_registry checks progress host_memory device
 fused density em projection head released objectives
-outputs scores recipe
+outputs score_table scores recipe
 backbones
 methods
 detectors

@@ -15,13 +15,12 @@ from torch import Tensor
 from dsui import scores
 from dsui.evaluation.metrics import auroc, ties
 from dsui.outputs import Outputs
-from dsui.report.run_section import CURVE_SCORES, FOREIGN_SCORES
-from dsui.score_table import JOINT, PLAIN, SIRC, is_variant
+from dsui.report.run_section import FOREIGN_SCORES
+from dsui.score_table import NAMES, SIRC, TABLE, is_variant
 
 torch.manual_seed(0)
 LOGITS = torch.randn(400, 7, dtype=torch.float64)
 P = LOGITS.softmax(1)
-PLAIN_NAMES, JOINT_NAMES = ([score.name for score in part] for part in (PLAIN, JOINT))
 
 
 def test_scores_are_their_formulas() -> None:
@@ -234,39 +233,46 @@ def test_a_misspelled_score_differs_from_one_that_only_a_method_has() -> None:
     assert scores.is_misspelled("entropyy")
     assert scores.is_misspelled("mutual_informatoin")
     assert scores.is_misspelled("relative_mahalanobs", ["relative_mahalanobis"])
-    for name in (*scores.COMMON, "knn", "normalized", "logit_norm", "diffusion", "differential_entropy"):
+    for name in (*NAMES, "knn", "normalized", "logit_norm", "diffusion", "differential_entropy"):
         assert not scores.is_misspelled(name), name
 
 
 def test_all_scores_stand_in_the_order_of_the_table_with_a_methods_own_before_the_secondary_ones() -> None:
     home = replace(two_blobs(50, False), own={"vacuity": torch.rand(50)})
     found = list(scores.all_scores(home, scores.reference([home])))
-    assert found == [name for name in (*PLAIN_NAMES, "vacuity", *JOINT_NAMES) if name not in {"energy", "sirc_energy"}]
+    first = next(place for place, score in enumerate(TABLE) if score.secondary)
+    order = [*NAMES[:first], "vacuity", *NAMES[first:]]
+    assert found == [name for name in order if name not in {"energy", "sirc_energy"}]  # which sampling leaves out
     single = replace(home, samples=None, own={})
     assert [*scores.all_scores(single, scores.reference([single]))] == [
-        name for name in scores.COMMON if name != "mutual_information"
+        name for name in NAMES if name != "mutual_information"
     ]
+
+
+def test_the_table_and_the_formulas_have_the_same_names() -> None:
+    assert [*scores.PLAIN, *scores.SECONDARY, "uncertainty"] == [name for name in NAMES if not name.startswith(SIRC)]
+    assert list(scores.SECONDARY) == [score.name for score in TABLE if score.secondary]
 
 
 def test_the_table_is_read_without_pytorch() -> None:
     """Completion of the command line reads it."""
     code = "import sys; from dsui.score_table import NAMES; print('torch' in sys.modules, len(NAMES))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.split() == ["False", str(len(scores.COMMON))]
+    assert answer.stdout.split() == ["False", str(len(NAMES))]
 
 
 def test_every_score_is_described_in_the_documentation() -> None:
     page = (Path(__file__).parents[1] / "docs" / "evaluation.md").read_text(encoding="utf-8")
     described = page[page.index("## Scores") : page.index("## Detectors")]
-    assert [name for name in scores.COMMON if f"`{name.replace(SIRC, '')}`" not in described] == []
+    assert [name for name in NAMES if f"`{name.replace(SIRC, '')}`" not in described] == []
 
 
 def test_scores_that_reports_choose_are_scores_of_the_table() -> None:
-    assert {*CURVE_SCORES, *FOREIGN_SCORES} <= set(scores.COMMON)
+    assert set(FOREIGN_SCORES) <= set(NAMES)
 
 
 def test_joint_scores_and_variants_are_shown_only_on_request() -> None:
-    shown = [name for name in scores.COMMON if not is_variant(name)]
+    shown = [name for name in NAMES if not is_variant(name)]
     assert shown == [
         *("max_probability", "entropy", "density_max_probability", "mutual_information"),
         *("energy", "log_density", "uncertainty"),

@@ -17,8 +17,9 @@ from dsui.cli import app, main
 from dsui.cli.evaluate import evaluate
 from dsui.data.registry import load
 from dsui.errors import DsuiError
+from dsui.evaluation import TASKS
 from dsui.evaluation.results import ResultRow, read
-from dsui.evaluation.tasks import EPSILONS, TASKS
+from dsui.evaluation.tasks import EPSILONS
 from tests.support import digit_runs
 
 runner = CliRunner()

@@ -12,10 +12,10 @@ from dsui.backbones import registry as backbones
 from dsui.cli import app, names
 from dsui.data.registry import DATASETS, PSEUDO
 from dsui.detectors import registry as detectors
-from dsui.evaluation.tasks import TASKS
+from dsui.evaluation import TASKS
 from dsui.experiments import grid_file
 from dsui.methods import registry as methods
-from dsui.report.columns import METRICS
+from dsui.report.metric_formats import METRICS
 from dsui.runs import recipe_file
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dsui.errors import DsuiError
+from dsui.evaluation import TASKS
 from dsui.evaluation.evaluate import evaluate, open_evaluation
-from dsui.evaluation.tasks import TASKS
 from dsui.runs.model import run_facts
 from tests.support.digit_runs import CPU, evaluation, run
 

@@ -29,7 +29,8 @@ from dsui.evaluation.evaluate import open_evaluation
 from dsui.evaluation.metrics import ranking_metrics, selective_metrics
 from dsui.evaluation.reliability import calibration_metrics
 from dsui.outputs import Outputs
-from dsui.scores import COMMON, Moments, all_scores, detector_scores, reference, sirc
+from dsui.score_table import NAMES, detector_scores
+from dsui.scores import Moments, all_scores, reference, sirc
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 OUTPUTS, GOLDEN = FIXTURES / "cifar10-outputs.safetensors", FIXTURES / "cifar10-golden.json"
@@ -97,7 +98,7 @@ def test_all_scores_detectors_and_metrics_are_those_on_record() -> None:
 def test_the_record_holds_every_score_of_the_table_and_every_detector() -> None:
     recorded = set(json.loads(GOLDEN.read_text(encoding="utf-8")))
     detectors = {score for name in registry.names() for score in detector_scores(name)}
-    assert recorded == {"prediction", "density", *COMMON, *detectors}
+    assert recorded == {"prediction", "density", *NAMES, *detectors}
 
 
 def write(run: str | None) -> None:

@@ -20,11 +20,11 @@ from dsui.detectors.knn import KNN
 from dsui.detectors.odin import Odin
 from dsui.detectors.relative_mahalanobis import RelativeMahalanobis
 from dsui.errors import DsuiError
-from dsui.evaluation import cache, fitting
+from dsui.evaluation import TASKS, cache, fitting
 from dsui.evaluation.cache import ImageSource
 from dsui.evaluation.results import ResultRow
 from dsui.evaluation.sources import ImageSources, Part
-from dsui.evaluation.tasks import TASKS, Evaluation
+from dsui.evaluation.tasks import Evaluation
 from dsui.outputs import Outputs
 from dsui.report.comparison import available, compare
 from tests.support.digit_runs import calibrated, evaluation, run

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dsui.evaluation.tasks import TASKS
+from dsui.evaluation import TASKS
 from dsui.report.run_table import SHOWN, run_table
 from dsui.report.table_forms import to_latex, to_markdown
 from dsui.report.tables import Table

@@ -27,7 +27,7 @@ from dsui.cli.arguments import (
 from dsui.cli.errors import UsageError
 from dsui.cli.names import completion
 from dsui.cli.output import Format, TableFile, TableFormat, check_format, write_table
-from dsui.score_table import is_variant
+from dsui.score_table import NAMES, detector_scores, is_variant
 
 if TYPE_CHECKING:
     from dsui.evaluation.results import ResultRow
@@ -165,12 +165,12 @@ def evaluate(
 
 def _check_scores(scores: str) -> None:
     """Find a mistyped score before any work is done."""
-    from dsui.scores import COMMON, detector_scores, is_misspelled
+    from dsui.scores import is_misspelled
 
     of_detectors = [score for name in names.detectors() for score in detector_scores(name)]
     for name in split_names(scores):
         if is_misspelled(name, of_detectors):
-            check_name("score", name, (*COMMON, *of_detectors))
+            check_name("score", name, (*NAMES, *of_detectors))
 
 
 def _select_scores(rows: list[ResultRow], scores: str, detectors: list[str]) -> list[ResultRow]:

@@ -6,7 +6,6 @@ hold names and import what they name later.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import resources
@@ -14,8 +13,9 @@ from importlib import resources
 from dsui.backbones import registry as backbone_registry
 from dsui.data.registry import DATASETS, PSEUDO
 from dsui.detectors import registry as detector_registry
+from dsui.evaluation import TASKS
 from dsui.methods import registry as method_registry
-from dsui.report.columns import METRICS
+from dsui.report.metric_formats import METRICS
 from dsui.score_table import NAMES
 
 
@@ -41,7 +41,7 @@ def detectors() -> tuple[str, ...]:
 
 
 def tasks() -> tuple[str, ...]:
-    return _strings("evaluation/tasks.py", "TASKS")
+    return TASKS
 
 
 def metrics() -> tuple[str, ...]:
@@ -77,21 +77,6 @@ def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
         return [f"{before}{comma}{name}" for name in names() if name.startswith(last) and name not in before.split(",")]
 
     return complete
-
-
-@cache
-def _strings(file: str, name: str) -> tuple[str, ...]:
-    """The strings in the tuple, or the keys of the dictionary, that a file of dsui assigns to `name`.
-
-    The file is parsed, not imported, because it imports PyTorch.
-    """
-    for statement in ast.parse((resources.files("dsui") / file).read_text(encoding="utf-8")).body:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=found)], value=ast.Tuple(elts=parts)) if found == name:
-                return tuple(ast.literal_eval(part) for part in parts)
-            case ast.AnnAssign(target=ast.Name(id=found), value=ast.Dict(keys=parts)) if found == name:
-                return tuple(ast.literal_eval(part) for part in parts if part is not None)
-    raise LookupError(f"{file} assigns neither a tuple nor a dictionary to {name}")
 
 
 @cache

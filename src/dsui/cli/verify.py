@@ -78,7 +78,8 @@ def _checks_table(checks: Sequence[Check]) -> Table:
 
 
 def _figure_name(check: Check) -> str:
-    from dsui.report.columns import METRICS, SCORES
+    from dsui.report.columns import SCORES
+    from dsui.report.metric_formats import METRICS
 
     if check.figure.task == "accuracy":
         stream = "density " if check.figure.score == "density" else ""

@@ -9,8 +9,6 @@ One for every image, the same for the same seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -22,9 +20,6 @@ from dsui.errors import DataError
 GRID = 4
 DEVIATION = 0.25
 BLOCK = 4096
-
-PseudoOutliers = Callable[[Tensor, Tensor, torch.Generator], Tensor]
-"""8-bit images [N, C, H, W], labels [N] and a generator to 8-bit images [N, C, H, W]."""
 
 
 def blends(images: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:

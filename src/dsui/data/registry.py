@@ -12,9 +12,12 @@ from dsui.lazy_registry import LazyRegistry
 from dsui.spelling import nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Generator, Tensor
+
     from dsui.data.dataset import ImageSet
     from dsui.data.info import DatasetInfo
-    from dsui.data.pseudo import PseudoOutliers
 
 DATASETS: LazyRegistry[DatasetInfo] = LazyRegistry(
     {
@@ -29,14 +32,14 @@ DATASETS: LazyRegistry[DatasetInfo] = LazyRegistry(
         "fashion-mnist": "dsui.data.idx:FASHION_MNIST",
     }
 )
-PSEUDO: LazyRegistry[PseudoOutliers] = LazyRegistry(
+PSEUDO: LazyRegistry[Callable[[Tensor, Tensor, Generator], Tensor]] = LazyRegistry(
     {
         "blends": "dsui.data.pseudo:blends",
         "patches": "dsui.data.pseudo:patches",
         "gaussian": "dsui.data.pseudo:gaussian",
     }
 )
-"""Foreign images made from a run's own; see `dsui.data.pseudo`."""
+"""Foreign images made from a run's own: 8-bit images [N, C, H, W], labels [N] and a generator to such images."""
 FOLDER = "folder:"
 """Begins the name of a user's own images, as in folder:photos."""
 FOLDER_SHAPE = (3, 32, 32)

@@ -16,12 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dsui.checks import check_labels
-from dsui.detectors.registry import names, obstacle
 from dsui.errors import DsuiError
 from dsui.outputs import Outputs
 
 CHUNK_ELEMENTS = 2**21
 """Values of a chunk of samples, features or logits."""
+
+
+OTHERS = "use energy, gen or knn, which need neither labels nor a last layer"
+"""Advice for outputs that lack what a detector needs."""
 
 
 class Detector(ABC):
@@ -87,8 +90,7 @@ class Detector(ABC):
                 )
         if self.needs_weight and outputs.weight is None:
             raise DsuiError(
-                f"{type(self).__name__} needs a linear last layer and these outputs hold no weight; "
-                f"{_instead(outputs)}."
+                f"{type(self).__name__} needs a linear last layer and these outputs hold no weight; {OTHERS}."
             )
 
 
@@ -140,14 +142,9 @@ def _chunk_rows(outputs: Outputs) -> int:
 
 def _check_classes(train: Outputs, who: str) -> None:
     if train.labels is None:
-        raise DsuiError(f"{who} needs the labels of the training samples and there are none; {_instead(train)}.")
+        raise DsuiError(f"{who} needs the labels of the training samples and there are none; {OTHERS}.")
     classes = train.logits.shape[1]
     check_labels(train.labels.cpu(), len(train), classes)
     fewest, label = torch.bincount(train.labels, minlength=classes).min(0)
     if fewest == 0:
         raise ValueError(f"class {int(label)} has no training sample; {who} needs one of every class.")
-
-
-def _instead(outputs: Outputs) -> str:
-    """The advice to use the detectors that these outputs suffice for."""
-    return f"use {', '.join(name for name in names() if obstacle(name, outputs) is None)} instead"

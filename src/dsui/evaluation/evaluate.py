@@ -15,10 +15,11 @@ import torch
 
 from dsui.data.registry import PSEUDO, check_present
 from dsui.device import choose_device
+from dsui.evaluation import TASKS
 from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.results import ResultRow
 from dsui.evaluation.sources import ImageSources, Part
-from dsui.evaluation.tasks import EPSILONS, TASKS, Evaluation, Progress
+from dsui.evaluation.tasks import EPSILONS, Evaluation, Progress
 from dsui.runs.model import RunFacts, run_facts
 
 

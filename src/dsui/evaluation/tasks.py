@@ -24,6 +24,7 @@ from dsui.detectors import registry as detectors
 from dsui.detectors.detector import Detector
 from dsui.detectors.odin import Odin
 from dsui.errors import DsuiError
+from dsui.evaluation import TASKS
 from dsui.evaluation.cache import ImageSource, OutputCache, StoredOutputs
 from dsui.evaluation.fitting import choose_fit_images, fit_detectors, moment_images
 from dsui.evaluation.metrics import ranking_metrics, selective_metrics
@@ -33,9 +34,9 @@ from dsui.evaluation.sources import ImageSources
 from dsui.methods.registry import effective_options, find
 from dsui.outputs import Outputs
 from dsui.runs.images import usual_share
-from dsui.scores import Moments, Reference, all_scores, detector_scores, reference, sirc
+from dsui.score_table import detector_scores
+from dsui.scores import Moments, Reference, all_scores, reference, sirc
 
-TASKS = ("misclassification", "ood", "open-set", "noise", "fgsm")
 EPSILONS = (2 / 255, 4 / 255, 8 / 255, *(step / 10 for step in range(1, 11)))
 """The usual small attacks, and those of the paper."""
 STREAMS = {"prediction": "logits", "density": "class_scores"}

@@ -11,7 +11,8 @@ from dsui.errors import DsuiError
 from dsui.evaluation.tasks import STREAMS
 from dsui.experiments.grid import Block, Cell
 from dsui.methods import registry as methods
-from dsui.scores import COMMON, detector_scores, is_misspelled
+from dsui.score_table import NAMES, detector_scores
+from dsui.scores import is_misspelled
 from dsui.spelling import nearest
 
 LARGEST_SEED = 2**32 - 1
@@ -137,9 +138,9 @@ def check_table(table: Iterable[Block], cells: Iterable[Cell], name: str) -> Non
 
 def _check_score(score: str, fitted: Sequence[str], name: str) -> None:
     detector = score.removeprefix("sirc_").replace("_", "-")
-    if detector in detectors.names() and score not in COMMON and detector not in fitted:
+    if detector in detectors.names() and score not in NAMES and detector not in fitted:
         raise GridError(f"{name}: the table shows {score}, which needs the detector {detector}; add it to `detectors`.")
-    available = (*COMMON, *(each for detector in fitted for each in detector_scores(detector)))
+    available = (*NAMES, *(each for detector in fitted for each in detector_scores(detector)))
     if is_misspelled(score, available):
         check_name("score", score, available, name)
 

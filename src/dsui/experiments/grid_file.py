@@ -32,8 +32,9 @@ import yaml
 from dsui.backbones import registry as backbones
 from dsui.data.registry import FOLDER
 from dsui.detectors import registry as detectors
+from dsui.evaluation import TASKS
 from dsui.evaluation import paper_tables as paper
-from dsui.evaluation.tasks import EPSILONS, TASKS
+from dsui.evaluation.tasks import EPSILONS
 from dsui.experiments.grid import Block, Cell, Grid
 from dsui.experiments.grid_checks import (
     GridError,
@@ -50,7 +51,7 @@ from dsui.experiments.grid_checks import (
     unique,
 )
 from dsui.methods import registry as methods
-from dsui.report.columns import METRICS
+from dsui.report.metric_formats import METRICS
 from dsui.runs.config import RunConfig
 from dsui.runs.recipe_file import changes, load_recipe, method_options
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence, Set
 
 from dsui.evaluation.results import ResultRow
 from dsui.evaluation.statistics import Summary, mean_ranks
-from dsui.report.columns import METRICS, Figure, figure_of
+from dsui.report.columns import Figure, figure_of
 from dsui.report.comparison_lines import ALL_CLASSES, LineKey, Summaries, line_key
+from dsui.report.metric_formats import METRICS
 
 PARTIAL = "Runs that know only some classes count for the unknown ones alone."
 

@@ -28,9 +28,8 @@ from dsui.report.section import FoldedTable, Section
 from dsui.report.thumbnails import highest, thumbnails
 from dsui.report.tsne import tsne
 from dsui.runs.recipe_file import training_name
+from dsui.score_table import DRAWN
 
-CURVE_SCORES = ("max_probability", "entropy", "log_density", "energy", "mutual_information", "uncertainty")
-"""The scores whose curves are drawn, where a run has them."""
 FOREIGN_SCORES = ("log_density", "energy", "uncertainty")
 """The first of these that a run has ranks images by how foreign they are."""
 PARTS = 6
@@ -84,7 +83,7 @@ def _errors(data: RunData) -> Section:
     section.paragraphs.append(
         f"{int(errors.sum()):,} of {len(errors):,} images are misclassified. A good score is high for them."
     )
-    drawn = {score_label(name): own.scores[name] for name in CURVE_SCORES if name in own.scores}
+    drawn = {score_label(name): own.scores[name] for name in DRAWN if name in own.scores}
     for name, kind in (("roc", ROC), ("precision-recall", PRECISION_RECALL), ("risk-coverage", RISK_COVERAGE)):
         section.drawings.append(curves(f"{key}-errors-{name}", kind, drawn, errors, "errors", "correct predictions"))
     return section
@@ -128,9 +127,7 @@ def _foreign(data: RunData) -> Section:
             name = f"{key}-distribution-{score.replace('_', '-')}"
             section.drawings.append(distributions(name, quantity, largest, groups, (foreign.name, theirs)))
     drawn = {
-        score_label(name): torch.cat([own.scores[name], foreign.scores[name]])
-        for name in CURVE_SCORES
-        if name in own.scores
+        score_label(name): torch.cat([own.scores[name], foreign.scores[name]]) for name in DRAWN if name in own.scores
     }
     positive = torch.arange(len(own.labels) + len(foreign.labels)) >= len(own.labels)
     for name, kind in (("roc", ROC), ("precision-recall", PRECISION_RECALL)):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dsui.evaluation.results import ResultRow
-from dsui.report.columns import METRICS, SCORES
+from dsui.report.columns import SCORES
+from dsui.report.metric_formats import METRICS
 from dsui.report.tables import Column, Entry, Line, Table
 
 SHOWN = {

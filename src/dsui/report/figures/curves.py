@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from dsui.evaluation.metrics import aupr, aurc, auroc, precision_recall_curve, risk_coverage_curve, roc_curve
-from dsui.report.columns import METRICS
 from dsui.report.figures.canvas import FAINT, Drawing, add_legend_below, new_panel, series_styles, styled
+from dsui.report.metric_formats import METRICS
 
 POINTS = 300
 """Most points of a drawn curve."""

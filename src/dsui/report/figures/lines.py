@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dsui.evaluation.results import ResultRow
-from dsui.report.columns import METRICS, SCORES, UNKNOWN, Figure
+from dsui.report.columns import SCORES, UNKNOWN, Figure
 from dsui.report.comparison import available, compare
 from dsui.report.figures.canvas import (
     INK,
@@ -24,6 +24,7 @@ from dsui.report.figures.canvas import (
     shorten,
     styled,
 )
+from dsui.report.metric_formats import METRICS
 from dsui.report.tables import Line, Table
 
 SHOWN = [
