@@ -29,6 +29,10 @@ LABELLED = [name for name, kind in DETECTORS.items() if kind.needs_labels]
 WEIGHTED = [name for name, kind in DETECTORS.items() if kind.needs_weight]
 
 
+def usable(outputs: Outputs) -> tuple[str, ...]:
+    return tuple(name for name in names() if obstacle(name, outputs) is None)
+
+
 ADVICE = "use energy, gen or knn, which need neither labels nor a last layer."
 
 
