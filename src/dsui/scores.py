@@ -189,7 +189,7 @@ def all_scores(outputs: Outputs, training: Reference) -> dict[str, Tensor]:
 
 
 def is_misspelled(name: str, more: Iterable[str] = ()) -> bool:
-    """Whether `name` is no score and not in `more`, but so similar to one of these that it can hardly be a score that only
+    """Whether `name` is no score and not in `more`, but so similar to one of these that it is hardly a score which only
     one method has."""
     known = (*NAMES, *more)
     return name not in known and nearest(name, known, TYPO) is not None
