@@ -221,7 +221,7 @@ def test_a_run_that_cannot_be_read_or_written_is_told_before_any_work(run: Path,
     assert not (run / "outputs").exists()
     (run / "results.jsonl").rmdir()
     (run / "outputs").write_text("")
-    assert "outputs cannot be written (File exists); make it writable, or choose --no-cache." in fails(run, *MISSED)
+    assert "outputs cannot be written (File exists); remove the cause, or choose --no-cache." in fails(run, *MISSED)
 
 
 def digits_in_files(path: Path) -> Path:

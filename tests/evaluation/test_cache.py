@@ -384,7 +384,7 @@ def test_any_name_makes_a_file_in_the_runs_own_folder(facts: RunFacts, name: str
 def test_a_folder_that_cannot_be_made_is_one_sentence(facts: RunFacts) -> None:
     (facts.path / "outputs").write_text("a file where the folder should be")
     with pytest.raises(
-        DsuiError, match=r"outputs cannot be written \(File exists\); make it writable, or choose --no-cache\."
+        DsuiError, match=r"outputs cannot be written \(File exists\); remove the cause, or choose --no-cache\."
     ):
         OutputCache(facts, CPU).get(source())
     with OutputCache(facts, CPU, keep=False) as passing:
@@ -420,7 +420,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_no_half_chunk(facts: RunFacts) -
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        with pytest.raises(DsuiError, match=r"00000\.safetensors cannot be written \(.*File too large.*\); mend this"):
+        with pytest.raises(DsuiError, match=r"00000\.safetensors cannot be written \(.*large.*\); remove the cause"):
             OutputCache(facts, CPU).get(source())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -435,7 +435,7 @@ from pathlib import Path
 from dsui.data.augment import Transform
 from dsui.data.dataset import MemorySet
 from dsui.evaluation import cache as module
-from dsui.evaluation.cache import OutputCache, Source
+from dsui.evaluation.cache import OutputCache, ImageSource
 from dsui.runs.model import Model, RunFacts
 from dsui.outputs import Outputs
 from dsui.scores import all_scores, reference
@@ -464,7 +464,7 @@ cache = OutputCache(RunFacts(run, config, ("a",)), torch.device("cpu"))
 def peak(count):
     pixels = torch.arange(count).remainder(256).to(torch.uint8).view(-1, 1, 1, 1)
     images = MemorySet("plain", ("a",), pixels, torch.zeros(count, dtype=torch.int64))
-    stored = cache.get(Source("plain", str(count), lambda: images))
+    stored = cache.get(ImageSource("plain", str(count), lambda: images))
     training = reference(stored.chunks())
     scores = torch.cat([all_scores(chunk, training)["uncertainty"] for chunk in stored.chunks()])
     assert len(scores) == count

@@ -270,4 +270,4 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _write_error(path: Path, error: BaseException | None) -> RunError:
     reason = error.strerror if isinstance(error, OSError) else error
-    return RunError(f"{path} cannot be written ({reason}); make it writable, or choose --no-cache.")
+    return RunError(f"{path} cannot be written ({reason}); remove the cause, or choose --no-cache.")

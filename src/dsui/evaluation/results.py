@@ -113,7 +113,7 @@ def append(path: Path, rows: Iterable[ResultRow]) -> None:
         append_lines(path, "".join(f"{row.to_json()}\n" for row in rows).encode())
     except OSError as error:
         raise DsuiError(
-            f"{path} could not be written ({error.strerror}); nothing was added; make it writable and run this again."
+            f"{path} could not be written ({error.strerror}); nothing was added; remove the cause and run this again."
         ) from error
 
 
