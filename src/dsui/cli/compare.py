@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,14 +18,12 @@ from dsui.errors import DsuiError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dsui.evaluation.paper_tables import PaperRow
     from dsui.evaluation.results import ResultRow
 
 METRICS = "accuracy,auroc,aupr,aurc"
 SCORES = "max_probability,entropy,uncertainty,prediction"
 MOST_NOTES = 5
 """Of results files, at most this many unusable lines are named."""
-AnyRow = TypeVar("AnyRow", "ResultRow", "PaperRow")
 
 
 def compare(
@@ -95,9 +93,10 @@ def compare(
     check_format(table_format, out, as_json)
     from dsui.evaluation.paper_tables import paper_rows
     from dsui.report import comparison
+    from dsui.report.comparison_lines import with_prediction_stream
 
     rows = _read_rows(runs or [], results, quiet)
-    quoted = [_with_accuracy_stream(row) for row in paper_rows()] if published else []
+    quoted = [with_prediction_stream(row) for row in paper_rows()] if published else []
     available = comparison.available(rows, quoted)
     figures, defaults = available, {"score": SCORES, "metric": METRICS}
     for field, text in {"data": data, "task": task, "score": score, "metric": metric}.items():
@@ -123,6 +122,7 @@ def _read_rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Resu
     """All usable rows; notes on stderr say what was left out and why."""
     from dsui.cli.progress import print_note, stderr_console
     from dsui.evaluation.results import read
+    from dsui.report.comparison_lines import with_prediction_stream
 
     console = stderr_console(quiet)
     rows: list[ResultRow] = []
@@ -142,7 +142,7 @@ def _read_rows(runs: list[Path], results: Path | None, quiet: bool) -> list[Resu
     of_test_images = [row for row in rows if row.of_test_images]
     if of_test_images and len(of_test_images) < len(rows):
         print_note(console, "rows of held-out images are left out, since there are rows of test images.")
-    return [_with_accuracy_stream(row) for row in of_test_images or rows]
+    return [with_prediction_stream(row) for row in of_test_images or rows]
 
 
 def _results_files(runs: list[Path], results: Path | None, console: Console) -> list[Path]:
@@ -179,8 +179,3 @@ def _rows_of_current_weights(rows: list[ResultRow], folder: Path) -> list[Result
         return rows
     current = short_fingerprint(fingerprint(folder))
     return [replace(row, weights=current) for row in rows if row.weights in {None, current}]
-
-
-def _with_accuracy_stream(row: AnyRow) -> AnyRow:
-    """The paper and rows of older versions do not say which stream an accuracy is of: it is that of the prediction."""
-    return replace(row, score="prediction") if row.task == "accuracy" and row.score is None else row
