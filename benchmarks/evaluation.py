@@ -158,7 +158,7 @@ def dsui(facts: RunFacts, sets: dict[str, MemorySet], device: torch.device, dete
     """Do what `dsui evaluate --tasks ood --detectors all` does, with an empty or a full cache."""
     seen = 0
 
-    def count(_name: str, done: int, total: int) -> None:
+    def count(_name: str, done: int, total: int | None) -> None:
         nonlocal seen
         seen += total if done == total else 0
 

@@ -6,9 +6,9 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    def __call__(self, what: str, done: int, total: int | None) -> None:
+    def __call__(self, what: str, done: int, total: int | None, /) -> None:
         """`done` of `total` bytes, images or runs of `what`; the total is None while it is unknown."""
 
 
-def silent(what: str, done: int, total: int | None) -> None:
+def silent(what: str, done: int, total: int | None, /) -> None:
     """Show nothing."""

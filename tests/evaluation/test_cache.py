@@ -185,9 +185,9 @@ def test_chunks_hold_what_the_method_predicted_to_the_last_bit(facts: RunFacts) 
 
 
 def test_progress_hears_of_every_batch_up_to_the_last_image(facts: RunFacts) -> None:
-    heard: list[tuple[int, int]] = []
-    OutputCache(facts, CPU).get(source(), lambda done, total: heard.append((done, total)))
-    assert heard == [(done, 230) for done in (50, 100, 150, 200, 230)]
+    heard: list[tuple[str, int, int | None]] = []
+    OutputCache(facts, CPU).get(source(), lambda *report: heard.append(report))
+    assert heard == [(source().name, done, 230) for done in (50, 100, 150, 200, 230)]
 
 
 def with_recipe(facts: RunFacts, **changes: Any) -> RunFacts:

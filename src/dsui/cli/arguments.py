@@ -12,6 +12,7 @@ import typer
 from dsui.cli import names
 from dsui.cli.errors import UnknownDataError, UsageError
 from dsui.cli.names import completion
+from dsui.data.registry import FOLDER, folder_path
 from dsui.host_memory import keep_freed_memory
 from dsui.spelling import unknown_name
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from dsui.training.step import Mode
 
-FOLDER = "folder:"
-"""Begins the name of a data set that is a folder of the user's own images."""
 DEVICES = ("auto", "cpu", "cuda")
 MODES: dict[str, Mode | None] = {"auto": None, "eager": "eager", "compiled": "compiled", "graph": "graph"}
 
@@ -127,7 +126,6 @@ def check_outside_images(option: str, path: Path, data: str) -> None:
     if not data.startswith(FOLDER):
         return
     from dsui.data.folder import is_split
-    from dsui.data.registry import folder_path
 
     folder = folder_path(data)
     image_folders = [folder / "train", folder / "test"] if is_split(folder) else [folder]

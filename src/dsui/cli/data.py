@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli import names
-from dsui.cli.arguments import FOLDER, Json, Quiet, Root, SkipBad, check_dataset
+from dsui.cli.arguments import Json, Quiet, Root, SkipBad, check_dataset
 from dsui.cli.errors import CommandGroup, UsageError
 from dsui.cli.names import completion
 from dsui.cli.output import print_json
+from dsui.data.registry import FOLDER
 from dsui.errors import DataError
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import typer
 
 from dsui.cli import names, train_checks
 from dsui.cli.arguments import (
-    FOLDER,
     MODES,
     Device,
     Json,
@@ -27,6 +26,7 @@ from dsui.cli.arguments import (
 from dsui.cli.errors import UsageError, as_usage_errors
 from dsui.cli.names import completion
 from dsui.cli.output import print_json
+from dsui.data.registry import FOLDER
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dsui.cli.arguments import FOLDER, check_dataset
+from dsui.cli.arguments import check_dataset
 from dsui.cli.errors import UsageError
+from dsui.data.registry import FOLDER
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet

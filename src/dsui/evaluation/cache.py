@@ -33,6 +33,7 @@ from dsui.data.pipeline import open_loader, plain_batches
 from dsui.errors import DsuiError, RunError
 from dsui.methods.registry import effective_options
 from dsui.outputs import DEFINITION, Outputs
+from dsui.progress import Progress, silent
 from dsui.runs.files import wait_for_lock, write_atomic
 from dsui.runs.model import Model, RunFacts, load_model, predict_inputs, seeded_sampling, short_fingerprint
 
@@ -40,7 +41,6 @@ CHUNK = 10_000
 BATCH = 500
 AHEAD = 3  # sets that are read in advance: some are slow to read, others slow to predict
 LAYOUT = 2  # version of the files' metadata; files of an earlier one are not used
-Progress = Callable[[int, int], None]
 
 
 class ImageSource(NamedTuple):
@@ -133,8 +133,8 @@ class OutputCache:
                 raise RunError(f"the weights in {self.facts.path} were replaced in the meantime; run this again.")
         return self._model
 
-    def get(self, source: ImageSource, progress: Progress = lambda _done, _total: None) -> StoredOutputs:
-        """From disk, or by a forward pass; `progress` is called with the numbers of images done and in all."""
+    def get(self, source: ImageSource, progress: Progress = silent) -> StoredOutputs:
+        """From disk, or by a forward pass; `progress` is told the set, and the images done and in all."""
         if found := self._find(source):
             return found
         with _locked(self.folder):
@@ -221,7 +221,7 @@ class OutputCache:
                 predicted = {"logits": predicted["logits"], "features": predicted["features"][:, :0]}
             outputs = Outputs.of({**predicted, "labels": batch.labels}).to("cpu")
             done += len(outputs)
-            progress(done, len(images.labels))
+            progress(source.name, done, len(images.labels))
             yield outputs, time.perf_counter() - began
 
     def _check(self, images: ImageSet) -> None:

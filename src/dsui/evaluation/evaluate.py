@@ -19,7 +19,8 @@ from dsui.evaluation import TASKS
 from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.results import ResultRow
 from dsui.evaluation.sources import ImageSources, Part
-from dsui.evaluation.tasks import EPSILONS, Evaluation, Progress
+from dsui.evaluation.tasks import EPSILONS, Evaluation
+from dsui.progress import Progress, silent
 from dsui.runs.model import RunFacts, run_facts
 
 
@@ -32,7 +33,7 @@ def open_evaluation(
     root: Path | None = None,
     skip_bad: bool = False,
     keep_outputs: bool = True,
-    progress: Progress = lambda _name, _done, _total: None,
+    progress: Progress = silent,
     warn: Callable[[str], None] = lambda _sentence: None,
 ) -> Evaluation:
     """The evaluation of a run, to be used in a `with` block.
@@ -57,7 +58,7 @@ def evaluate(
     root: Path | None = None,
     skip_bad: bool = False,
     keep_outputs: bool = True,
-    progress: Progress = lambda _name, _done, _total: None,
+    progress: Progress = silent,
     warn: Callable[[str], None] = lambda _sentence: None,
 ) -> list[ResultRow]:
     """The results rows of a run.

@@ -33,6 +33,7 @@ from dsui.evaluation.results import ResultRow, commit, versions
 from dsui.evaluation.sources import ImageSources
 from dsui.methods.registry import effective_options, find
 from dsui.outputs import Outputs
+from dsui.progress import Progress, silent
 from dsui.runs.images import usual_share
 from dsui.score_table import detector_scores
 from dsui.scores import Moments, Reference, all_scores, reference, sirc
@@ -43,7 +44,6 @@ STREAMS = {"prediction": "logits", "density": "class_scores"}
 """The part of the outputs that each stream predicts by. Rows that do not rank have a stream in the place of a score."""
 MOST_NAMED = 5
 """The most classes that a note names."""
-Progress = Callable[[str, int, int], None]
 Scores = dict[str, Tensor]
 
 
@@ -59,7 +59,7 @@ class Evaluation:
         cache: OutputCache,
         sources: ImageSources,
         detector_names: Sequence[str] = (),
-        progress: Progress = lambda _name, _done, _total: None,
+        progress: Progress = silent,
         warn: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
         self.cache, self.sources, self.progress, self.warn = cache, sources, progress, warn
@@ -122,7 +122,7 @@ class Evaluation:
 
     def outputs(self, source: ImageSource) -> StoredOutputs:
         """The outputs of a set's images, from the cache or by a forward pass."""
-        return self.cache.get(source, lambda done, total: self.progress(source.name, done, total))
+        return self.cache.get(source, self.progress)
 
     def scores(self, source: ImageSource) -> tuple[StoredOutputs, Scores]:
         """The outputs of a set's images, and every score of them, [N] each."""

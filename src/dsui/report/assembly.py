@@ -13,7 +13,7 @@ import torch
 from dsui.checks import require
 from dsui.data.registry import DATASETS, FOLDER, folder_path
 from dsui.evaluation.evaluate import open_evaluation
-from dsui.evaluation.tasks import Progress
+from dsui.progress import Progress, silent
 from dsui.report.figures import embedding
 from dsui.report.overview import comparison_section, provenance_section, results_section
 from dsui.report.run_data import RunData, collect_run_data, evaluated_foreign_sets, read_run_results
@@ -35,7 +35,7 @@ def sections(
     root: Path | None = None,
     skip_bad: bool = False,
     keep: bool = True,
-    progress: Progress = lambda _name, _done, _total: None,
+    progress: Progress = silent,
     warn: Callable[[str], None] = lambda _sentence: None,
 ) -> list[Section]:
     """All sections of a page about `runs`.
