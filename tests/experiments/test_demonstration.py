@@ -43,9 +43,9 @@ def test_the_share_done_grows_with_epochs_and_results(tmp_path: Path) -> None:
     first, second, *_ = study.grid.cells
     assert completed_fraction(study) == 0
     (log := study.run_path(first) / "log.jsonl").parent.mkdir(parents=True)
-    log.write_text("one epoch\n")
+    log.write_text('{"epoch": 0}\n')
     assert completed_fraction(study) == 1 / 2 / 2 / 4
-    log.write_text("one epoch\nand another\n")
+    log.write_text('{"epoch": 0}\n{"epoch": 1}\n')
     study.write(str(study.cell_path(second).relative_to(tmp_path)), "{}")
     assert completed_fraction(study) == (1 / 2 + 1) / 4
 

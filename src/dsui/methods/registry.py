@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from dsui.errors import DsuiError
@@ -52,18 +53,17 @@ def predictors(trained: str) -> list[str]:
 
 def option_kinds(name: str) -> dict[str, Any]:
     """The options a method takes beyond the recipe, with their types."""
-    kinds = get_type_hints(find(name).__init__)
-    return {option.name: kinds[option.name] for option in _options(name)}
+    return _kinds(find(name))
 
 
 def option_owner(option: str) -> str | None:
     """The first method that has an option of this name, if any does."""
-    return next((name for name in METHODS if option in option_kinds(name)), None)
+    return next((name for name, method in METHODS.items() if option in _kinds(method)), None)
 
 
 def effective_options(name: str, recipe: Recipe, given: Mapping[str, object]) -> dict[str, object]:
     """Every option of a method: its default, over it what the recipe says, over that what was given."""
-    defaults = {option.name: option.default for option in _options(name)}
+    defaults = {option.name: option.default for option in _options(find(name))}
     of_recipe = {key: value for key, value in recipe.method_options.items() if key in defaults}
     return defaults | of_recipe | dict(given)
 
@@ -96,7 +96,14 @@ def build(
     return built
 
 
-def _options(name: str) -> list[inspect.Parameter]:
+@cache
+def _kinds(method: type[Method]) -> dict[str, Any]:
+    kinds = get_type_hints(method.__init__)
+    return {option.name: kinds[option.name] for option in _options(method)}
+
+
+@cache
+def _options(method: type[Method]) -> tuple[inspect.Parameter, ...]:
     """The keyword-only arguments of the constructor."""
-    parameters = inspect.signature(find(name).__init__).parameters.values()
-    return [each for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    parameters = inspect.signature(method.__init__).parameters.values()
+    return tuple(each for each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY)

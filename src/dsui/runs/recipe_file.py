@@ -136,8 +136,14 @@ def _shipped_layers(name: str, subject: str | None = None) -> list[tuple[str, La
         suggestion = nearest(name, known, 0)
         subject = subject or f"recipe {name!r} is not a .yaml file and"
         raise RecipeError(f"{subject} none of {', '.join(known)}; did you mean {suggestion}?")
+    return [(f"recipe {name!r}", _shipped_layer(name))]
+
+
+@cache
+def _shipped_layer(name: str) -> Layer:
+    """Parsed once, because a grid asks for it once per cell; nobody may change it."""
     text = (resources.files("dsui.runs") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
-    return [(f"recipe {name!r}", _mapping(text, f"recipe {name!r}"))]
+    return _mapping(text, f"recipe {name!r}")
 
 
 def _file_layers(path: str) -> list[tuple[str, Layer]]:
