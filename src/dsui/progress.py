@@ -6,6 +6,8 @@ from typing import Protocol
 
 
 class Progress(Protocol):
+    """A function that is called again and again while work goes on."""
+
     def __call__(self, what: str, done: int, total: int | None, /) -> None:
         """`done` of `total` bytes, images or runs of `what`; the total is None while it is unknown."""
 

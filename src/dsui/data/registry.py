@@ -14,7 +14,7 @@ from dsui.spelling import nearest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch import Generator, Tensor
+    import torch
 
     from dsui.data.dataset import ImageSet
     from dsui.data.info import DatasetInfo
@@ -32,7 +32,7 @@ DATASETS: LazyRegistry[DatasetInfo] = LazyRegistry(
         "fashion-mnist": "dsui.data.idx:FASHION_MNIST",
     }
 )
-PSEUDO: LazyRegistry[Callable[[Tensor, Tensor, Generator], Tensor]] = LazyRegistry(
+PSEUDO: LazyRegistry[Callable[[torch.Tensor, torch.Tensor, torch.Generator], torch.Tensor]] = LazyRegistry(
     {
         "blends": "dsui.data.pseudo:blends",
         "patches": "dsui.data.pseudo:patches",
