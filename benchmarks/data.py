@@ -15,13 +15,13 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-import measuring
 import numpy as np
 import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+import measuring
 from dsui.data.augment import Transform
 from dsui.data.dataset import MemorySet
 from dsui.data.pipeline import ResidentLoader, epoch_batches

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import measuring
 import torch
 from torch import Tensor
 
+import measuring
 from dsui.data.dataset import MemorySet
 from dsui.data.pipeline import ResidentLoader, plain_batches
 from dsui.detectors import registry

@@ -21,11 +21,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import measuring
 import torch
 from torch import Tensor
 from torch import distributions as dist
 
+import measuring
 from dsui.density import gaussian_log_prob, mixture_log_prob
 
 FEATURES, COMPONENTS = 2048, 8

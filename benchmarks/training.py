@@ -18,14 +18,14 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 
-import measuring
 import torch
-from data import PillowImages
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.flop_counter import FlopCounterMode
 
+import measuring
+from data import PillowImages
 from dsui.data.dataset import MemorySet
 from dsui.host_memory import keep_freed_memory
 from dsui.methods.registry import build
