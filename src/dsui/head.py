@@ -76,6 +76,18 @@ class HeadOutput:
         """[B, C] ln omega_i + ln GMM_i(z), untempered; computed on first use, as most objectives do not need it."""
         return self.log_prior + mixture_log_prob(self.component_log_prob, self.log_mixing)
 
+    def rows(self, rows: slice) -> HeadOutput:
+        """The same for a part of the batch."""
+        return HeadOutput(
+            logits=self.logits[rows],
+            class_scores=self.class_scores[rows],
+            features=self.features[rows],
+            norm=self.norm[rows],
+            component_log_prob=self.component_log_prob[rows],
+            log_mixing=self.log_mixing,
+            log_prior=self.log_prior,
+        )
+
 
 class MoGMMHead(nn.Module):
     """Replaces a classifier's last linear layer; every method takes raw features [B, in_features].

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -77,6 +77,21 @@ class Outputs:
     def select(self, indices: Tensor) -> Outputs:
         """Some of the images."""
         return Outputs.of({name: value if name in SHARED else value[indices] for name, value in self.tensors().items()})
+
+    def first_classes(self, count: int, share: float) -> Outputs:
+        """What a model says that knows the first `count` classes alone; `share` is their part of the prior of all.
+
+        The own scores stay as they are.
+        """
+        log_share = math.log(share)
+        return replace(
+            self,
+            logits=self.logits[:, :count],
+            class_scores=None if self.class_scores is None else self.class_scores[:, :count] - log_share,
+            log_joint=None if self.log_joint is None else self.log_joint[:, :count] - log_share,
+            weight=None if self.weight is None else self.weight[:count],
+            bias=None if self.bias is None else self.bias[:count],
+        )
 
     def to(self, device: torch.device | str) -> Outputs:
         return Outputs.of({name: value.to(device) for name, value in self.tensors().items()})

@@ -58,6 +58,14 @@ class Recipe:
     """Share of the epochs after which weights are averaged, and a held cosine is held."""
     sam: float = 0.0
     """Radius of sharpness-aware minimisation; 0 is off."""
+    doubles: Literal["none", "turns"] = "none"
+    """Whether classes have doubles: further classes for their own images in quarter turns (`dsui.methods.doubles`)."""
+    doubles_weight: float = 1.0
+    """Of the loss of a turned copy beside that of the upright images."""
+    doubles_copies: Literal[1, 3] = 1
+    """Turned copies of each image in a batch: one in a random turn, or one in every turn."""
+    regmixup: float = 0.0
+    """Weight of the loss of a mixed copy of the batch (`dsui.training.copies`); 0 is off."""
     clip: float = 0.0
     """Largest norm of the gradient; 0 is off."""
     bfloat16: bool = True
@@ -99,8 +107,9 @@ class Recipe:
         yield "mean", len(self.mean) >= 1 and all(map(math.isfinite, self.mean)), "at least one finite number"
         yield "std", all(0 < value < math.inf for value in self.std), "positive and finite"
         yield "std", len(self.std) == len(self.mean), f"as long as mean, which has {len(self.mean)} values"
-        for key in ("weight_decay", "sam", "clip"):
+        for key in ("weight_decay", "sam", "clip", "regmixup"):
             yield key, 0 <= getattr(self, key) < math.inf, "at least 0 and finite"
+        yield "doubles_weight", 0 < self.doubles_weight < math.inf, "positive and finite"
         yield "ema_decay", 0 < self.ema_decay < 1, "between 0 and 1, both excluded"
         yield "swa_start", 0 <= self.swa_start < 1, "at least 0 and below 1"
         if self.schedule == "held-cosine":

@@ -1,7 +1,8 @@
 """Random crop, flip and normalisation of a whole batch on its own device.
 
-A hash of (seed, epoch, sample index) alone decides where an image is cropped and whether it is flipped: the order of
-execution, resuming, the batch and the number of processes change nothing.
+A hash of (seed, epoch, sample index) alone decides where an image is cropped, whether it is flipped, and by how many
+quarter turns its double is turned: the order of execution, resuming, the batch and the number of processes change
+nothing.
 
     augmented = (crop(pad(x)) or its mirror image) / 255, then (. - mean) / std        x: 8-bit pixels
 
@@ -20,6 +21,7 @@ MASK = (1 << 64) - 1
 GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 FIELD_BITS = 20
 """Bits of the hash for each draw; the bias of a remainder of 9 in 2^20 is below 1e-5."""
+FIELD = (1 << FIELD_BITS) - 1
 
 
 class Transform(nn.Module):
@@ -76,12 +78,24 @@ class Transform(nn.Module):
 
 def draws(seed: int, indices: Tensor, epoch: int | Tensor, padding: int) -> tuple[Tensor, Tensor, Tensor]:
     """For each sample, the crop's offset down and to the right, 0 to 2 `padding`, and 1 if it is mirrored, else 0."""
-    epoch = torch.as_tensor(epoch, dtype=torch.int64, device=indices.device)
-    bits = _splitmix64(_splitmix64(epoch ^ _signed(splitmix64(seed))) ^ indices)
-    field = (1 << FIELD_BITS) - 1
-    down, right = (bits >> 1) & field, (bits >> (1 + FIELD_BITS)) & field
+    bits = _hash(seed, indices, epoch)
+    down, right = (bits >> 1) & FIELD, (bits >> (1 + FIELD_BITS)) & FIELD
     places = 2 * padding + 1
     return down % places, right % places, bits & 1
+
+
+def drawn_quarters(seed: int, indices: Tensor, epoch: int | Tensor) -> Tensor:
+    """[B] by how many quarter turns each sample's double is turned: 1, 2 or 3."""
+    return 1 + ((_hash(seed, indices, epoch) >> (1 + 2 * FIELD_BITS)) & FIELD) % 3
+
+
+def turned(images: Tensor, quarters: Tensor) -> Tensor:
+    """Images [B, C, H, H], each turned by its own number of quarter turns [B], counter-clockwise as `torch.rot90`."""
+    result = images
+    for quarter in (1, 2, 3):
+        chosen = (quarters == quarter)[:, None, None, None]
+        result = torch.where(chosen, images.rot90(quarter, (2, 3)), result)
+    return result
 
 
 def splitmix64(value: int) -> int:
@@ -90,6 +104,12 @@ def splitmix64(value: int) -> int:
     value = ((value ^ (value >> 30)) * FIRST) & MASK
     value = ((value ^ (value >> 27)) * SECOND) & MASK
     return value ^ (value >> 31)
+
+
+def _hash(seed: int, indices: Tensor, epoch: int | Tensor) -> Tensor:
+    """[B] 64 bits for each sample."""
+    epoch = torch.as_tensor(epoch, dtype=torch.int64, device=indices.device)
+    return _splitmix64(_splitmix64(epoch ^ _signed(splitmix64(seed))) ^ indices)
 
 
 def _splitmix64(values: Tensor) -> Tensor:

@@ -51,6 +51,7 @@ class DualSupervised(Method):
     """
 
     options_in_epochs: ClassVar[tuple[str, ...]] = ("density_warm_up",)
+    takes_copies: bool = True
 
     def __init__(
         self,
@@ -102,6 +103,9 @@ class DualSupervised(Method):
 
     def logits(self, output: HeadOutput) -> Tensor:
         return output.logits
+
+    def rows(self, output: HeadOutput, rows: slice) -> HeadOutput:
+        return output.rows(rows)
 
     def mixture_parameters(self) -> Iterable[nn.Parameter]:
         return self.head.parameters()

@@ -8,6 +8,7 @@ trains as DS-UI does and reads DS-UI's weights.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from torch import Tensor
@@ -29,3 +30,8 @@ class DensityPrediction(DualSupervised):
         if outputs.norm is not None:
             scores = scores * share_of_radius(outputs.norm, outputs.features.shape[1])[:, None]
         return Outputs(outputs.features, scores, log_joint=outputs.log_joint)
+
+    def first_classes(self, outputs: Outputs, count: int, share: float) -> Outputs:
+        """The scores are centred again, over the classes that are left."""
+        outputs = super().first_classes(outputs, count, share)
+        return replace(outputs, logits=outputs.logits - outputs.logits.mean(1, keepdim=True))

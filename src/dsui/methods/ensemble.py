@@ -60,6 +60,8 @@ class Ensemble(Method):
 
     def _gather(self, methods: Sequence[Method]) -> None:
         self.members = nn.ModuleList(methods)
+        self.copies = methods[0].copies
+        self.takes_copies = all(each.takes_copies for each in methods)
         self.passes = sum(each.passes for each in methods)
         self.capturable = all(each.capturable for each in methods)
         self.partial_gradients = any(each.partial_gradients for each in methods)
@@ -96,6 +98,9 @@ class Ensemble(Method):
             name: torch.stack([each.terms[name] for each in self._methods]).mean() for name in self._methods[0].terms
         }
         return torch.stack(losses).sum()
+
+    def rows(self, output: list[Any], rows: slice) -> list[Any]:
+        return [each.rows(own, rows) for each, own in zip(self._methods, output, strict=True)]
 
     def logits(self, output: list[Any]) -> Tensor:
         logits = [each.logits(own).float() for each, own in zip(self._methods, output, strict=True)]

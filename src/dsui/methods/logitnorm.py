@@ -8,6 +8,8 @@ f, so that its length can be small for images unlike the training set.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -40,12 +42,19 @@ class LogitNorm(MaxSoftmax):
 
     def predict(self, images: Tensor) -> Outputs:
         plain = super().predict(images)
-        logits = plain.logits.double()
-        own = {
-            "logit_norm": -torch.linalg.vector_norm(logits, dim=1),
-            "normalized": max_probability(normalize(logits, self.temperature)),
+        return replace(plain, own=self._own(plain.logits, plain.logits.shape[1]))
+
+    def first_classes(self, outputs: Outputs, count: int, share: float) -> Outputs:
+        """The logits are normalised by the length of all of them, as in training."""
+        return replace(super().first_classes(outputs, count, share), own=self._own(outputs.logits, count))
+
+    def _own(self, logits: Tensor, count: int) -> dict[str, Tensor]:
+        """Its own uncertainties, of the first `count` classes."""
+        logits = logits.double()
+        return {
+            "logit_norm": -torch.linalg.vector_norm(logits[:, :count], dim=1),
+            "normalized": max_probability(normalize(logits, self.temperature)[:, :count]),
         }
-        return Outputs(plain.features, plain.logits, weight=plain.weight, bias=plain.bias, own=own)
 
 
 def normalize(logits: Tensor, temperature: float) -> Tensor:

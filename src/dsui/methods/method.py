@@ -6,6 +6,7 @@ loss per batch declares it here, and the loop provides it:
     phases    stretches of epochs that train differently: `phase_at`, and `begin_phase` when one is entered
     turns     several updates in each step, each with its own parameters and optimizer: `turns`
     outliers  a batch of foreign images beside each training batch: `learns_from_outliers`
+    copies    turned or mixed copies of each batch behind its own images: `takes_copies`, `copies` and `rows`
     passes    forward passes for one prediction: `passes`
     options   keyword-only arguments of its constructor; a recipe or `--set NAME=VALUE` gives them
 """
@@ -52,7 +53,11 @@ class Method(nn.Module, ABC):
     are not enough for that."""
     options_in_epochs: ClassVar[tuple[str, ...]] = ()
     """Options that are a number of epochs, from 0 to all of them; they shrink with a shortened run."""
+    takes_copies: bool = False
+    """Whether its loss can be taken of a part of a batch, and its classes can have doubles (`dsui.methods.doubles`)."""
     passes: int = 1
+    copies: int = 0
+    """Turned copies of each image that it trains on."""
     capturable: bool = True
     """Whether a CUDA graph can hold its step: its loss reads no value back from the device."""
     partial_gradients: bool = False
@@ -73,6 +78,14 @@ class Method(nn.Module, ABC):
     @abstractmethod
     def logits(self, output: Any) -> Tensor:
         """[B, C] of the stream that predicts, from what `forward` returned in the first turn."""
+
+    def rows(self, output: Any, rows: slice) -> Any:
+        """What `forward` returned, for a part of its images; where `takes_copies`."""
+        return output[rows]
+
+    def first_classes(self, outputs: Outputs, count: int, share: float) -> Outputs:
+        """Its prediction as if it had only the first `count` classes; see `Outputs.first_classes`."""
+        return outputs.first_classes(count, share)
 
     @abstractmethod
     def predict(self, images: Tensor) -> Outputs:

@@ -25,6 +25,8 @@ from dsui.recipe import Recipe
 class MaxSoftmax(Method):
     """The network with a plain linear layer; with `sphere`, its features lie on the sphere of `dsui.projection`."""
 
+    takes_copies: bool = True
+
     def __init__(
         self,
         backbone: str,

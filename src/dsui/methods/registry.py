@@ -92,7 +92,20 @@ def build(
             f"{', '.join(able) or 'there is none'}."
         )
     constructor: Any = method
-    built: Method = constructor(backbone, channels, num_classes, recipe, **effective_options(name, recipe, options))
+    chosen = effective_options(name, recipe, options)
+    if recipe.doubles == "turns" and method.takes_copies:
+        from dsui.methods.doubles import TURNS, Doubles
+
+        return Doubles(
+            constructor(backbone, channels, TURNS * num_classes, recipe, **chosen), num_classes, recipe.doubles_copies
+        )
+    built: Method = constructor(backbone, channels, num_classes, recipe, **chosen)
+    if recipe.doubles == "turns" and built.copies == 0:  # the members of an ensemble may have doubles
+        able = [other for other, each in METHODS.items() if each.takes_copies]
+        raise DsuiError(
+            f"{name} cannot be trained with doubles; leave out --set doubles=turns or choose a method that can: "
+            f"{', '.join(able)}."
+        )
     return built
 
 

@@ -1,4 +1,4 @@
-"""One training step: gather, augment, and for each of the method's turns forward, loss, backward, clip and update.
+"""One training step: gather, augment, copy; then for each turn of the method forward, loss, backward, clip and update.
 
 It is one function of device tensors: the step counter, the epoch's order and the table of learning rates lie on the
 device, and dropout's generator is seeded from (seed, step, process) before every step. So it can run as it is or as one
@@ -23,6 +23,7 @@ from dsui.fused import ready_to_compile
 from dsui.methods.method import Method, Turn
 from dsui.recipe import Recipe
 from dsui.training.averaging import WeightAverage
+from dsui.training.copies import Copies
 from dsui.training.distributed import World
 from dsui.training.meter import Meter
 from dsui.training.optimizer import clip_gradients, set_rate
@@ -40,18 +41,19 @@ def own_stream(device: torch.device) -> AbstractContextManager[object]:
 class LossModule(nn.Module):
     """Images and labels to loss and logits, as one module that DDP and torch.compile can wrap.
 
-    Outliers, where a method learns from them, are the images beyond the labels.
+    Copies of the images stand behind them. Outliers, where a method learns from them, are the images beyond the labels.
+    The logits are those of the images themselves.
     """
 
-    def __init__(self, method: Method, autocast: AbstractContextManager[object]) -> None:
+    def __init__(self, method: Method, copies: Copies, autocast: AbstractContextManager[object]) -> None:
         super().__init__()
-        self.method, self.autocast = method, autocast
+        self.method, self.copies, self.autocast = method, copies, autocast
 
-    def forward(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, images: Tensor, labels: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
         with self.autocast:
             output = self.method(images)
-        loss = self.method.loss(output, labels)
-        return loss, self.method.logits(output).detach()[: len(labels)] if self.method.turn == 0 else loss.detach()
+        loss, own = self.copies.loss(self.method, output, labels, step)
+        return loss, self.method.logits(output).detach()[:own] if self.method.turn == 0 else loss.detach()
 
 
 class Update:
@@ -80,6 +82,7 @@ class DeviceData:
     images: ResidentLoader | None
     outliers: ResidentLoader | None
     transform: Transform
+    copies: Copies
     steps_per_epoch: int
 
 
@@ -148,9 +151,14 @@ class TrainingStep:
     def _run(self, batch: Batch | None = None, foreign: Batch | None = None) -> None:
         if batch is None:
             batch, foreign = self._gather()
-        inputs = self._inputs(batch)
+        epoch = self.counter // self.data.steps_per_epoch
+        copies, own = self.data.copies, len(batch.labels)
+        inputs, labels = copies.with_turned(self._augmented(batch, epoch), batch.labels, batch.indices, epoch)
+        inputs = copies.with_mixed(inputs, own, self.counter)
         if foreign is not None:
-            inputs = torch.cat([inputs, self._inputs(foreign)])
+            inputs = torch.cat([inputs, self._augmented(foreign, epoch)])
+        if self.device.type == "cuda":
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
         last = len(self.rates) - 1  # which the trial steps before a capture may pass
         rate = self.rates.index_select(0, self.counter.clamp(max=last).view(1))[0]
         means: dict[str, Tensor] = {}
@@ -159,7 +167,7 @@ class TrainingStep:
             if update.turn.phase in (None, self.method.phase):
                 self.method.turn = number
                 set_rate(update.optimizer, rate * update.turn.rate)
-                loss, logits = self._update(update, inputs, batch.labels)
+                loss, logits = self._update(update, inputs, labels)
                 means = {"loss": loss, **self.method.terms, **means}  # the loss shown is that of the first turn
                 hits = (logits.argmax(1) == batch.labels).sum() if number == 0 else hits
         self.method.turn = 0
@@ -177,10 +185,8 @@ class TrainingStep:
             return batch, None
         return batch, data.outliers.take(self.outlier_order.index_select(0, position)[0])
 
-    def _inputs(self, batch: Batch) -> Tensor:
-        epoch = self.counter // self.data.steps_per_epoch
-        images = self.data.transform.augmented(batch.images, batch.indices, epoch)
-        return images.contiguous(memory_format=torch.channels_last) if self.device.type == "cuda" else images
+    def _augmented(self, batch: Batch, epoch: Tensor) -> Tensor:
+        return self.data.transform.augmented(batch.images, batch.indices, epoch)
 
     def _update(self, update: Update, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         loss, logits = self._gradients(images, labels)
@@ -197,7 +203,7 @@ class TrainingStep:
 
     def _gradients(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         self.method.zero_grad(set_to_none=True)
-        loss, logits = self.loss_module(images, labels)
+        loss, logits = self.loss_module(images, labels, self.counter)
         loss.backward()
         return loss, logits
 

@@ -21,6 +21,7 @@ from dsui.runs.config import RunConfig
 from dsui.runs.images import digest
 from dsui.training.averaging import WeightAverage
 from dsui.training.batch_norm import reestimate, synchronise
+from dsui.training.copies import Copies
 from dsui.training.distributed import World
 from dsui.training.optimizer import make_optimizer
 from dsui.training.schedule import rates
@@ -74,6 +75,7 @@ class Trainer:
             synchronise(self.method)
         self.source = open_loader(images, device, memory_budget)
         self.transform = Transform(recipe.padding, recipe.flip, recipe.mean, recipe.std, config.seed).to(device)
+        self.copies = Copies(self.method, recipe, classes, config.seed, self.total_steps, device)
         self.outliers = None if outliers is None else open_loader(as_foreign(outliers, images), device, memory_budget)
         self.outlier_samples = 0 if outliers is None else len(outliers.labels)
         self.optimizers = [make_optimizer(self.method, turn, recipe, device) for turn in self.method.turns()]
@@ -83,7 +85,13 @@ class Trainer:
         self.step = TrainingStep(
             self.method,
             self._loss_module(),
-            DeviceData(_if_resident(self.source), _if_resident(self.outliers), self.transform, self.steps_per_epoch),
+            DeviceData(
+                _if_resident(self.source),
+                _if_resident(self.outliers),
+                self.transform,
+                self.copies,
+                self.steps_per_epoch,
+            ),
             Optimization(recipe, self.optimizers, rates(recipe, self.steps_per_epoch), self.average),
             Execution(device, world, config.seed, compiled=mode == "compiled", captured=self._captures(mode)),
         )
@@ -191,26 +199,32 @@ class Trainer:
         return not any(isinstance(source, StreamedLoader) for source in (self.source, self.outliers))
 
     def _labelled_inputs(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Every training batch of an epoch, augmented, with its labels. Each process gets all of them, so that
-        estimates from them are the same everywhere."""
+        """Every training batch of an epoch, augmented and with turned copies behind it, with its labels. Each process
+        gets all of them, so that estimates from them are the same everywhere."""
         whole = epoch_batches(self.samples, self.recipe.batch, self.config.seed, epoch)
         for batch in self.source.stream(whole):
-            yield self.transform.augmented(batch.images, batch.indices, epoch), batch.labels
+            images = self.transform.augmented(batch.images, batch.indices, epoch)
+            yield self.copies.with_turned(images, batch.labels, batch.indices, epoch)
 
     def _inputs(self, epoch: int) -> Iterator[Tensor]:
-        """Inputs of every step of an epoch as the network is trained on them, with outliers after the batch's own."""
-        own = (images for images, _ in self._labelled_inputs(epoch))
+        """Inputs of every step of an epoch as the network is trained on them, with copies and outliers after the
+        batch's own."""
+        first, batch = epoch * self.steps_per_epoch, self.recipe.batch
+        own = (
+            self.copies.with_mixed(images, batch, first + step)
+            for step, (images, _) in enumerate(self._labelled_inputs(epoch))
+        )
         if self.outliers is None:
             yield from own
             return
         foreign = self.outliers.stream(self._all_outliers(epoch))
-        for images, batch in zip(own, foreign, strict=False):
-            yield torch.cat([images, self.transform.augmented(batch.images, batch.indices, epoch)])
+        for images, outliers in zip(own, foreign, strict=False):
+            yield torch.cat([images, self.transform.augmented(outliers.images, outliers.indices, epoch)])
 
     def _loss_module(self) -> nn.Module:
         lowered = self.device.type == "cuda" and self.recipe.bfloat16
         autocast = torch.autocast("cuda", dtype=torch.bfloat16, cache_enabled=False) if lowered else nullcontext()
-        module = LossModule(self.method, autocast)
+        module = LossModule(self.method, self.copies, autocast)
         last = self.recipe.epochs - 1
         if self.world.size == 1:
             return module
