@@ -21,7 +21,8 @@ from dsui.runs import recipe_file
 
 def test_names_are_those_of_the_registries() -> None:
     assert names.data() == tuple(DATASETS)
-    assert names.foreign() == (*DATASETS, *PSEUDO)
+    with_training_split = [name for name, info in DATASETS.items() if "train" in info.splits]
+    assert names.foreign() == (*DATASETS, *(f"{name}@train" for name in with_training_split), *PSEUDO)
     assert names.methods() == methods.names()
     assert names.backbones() == backbones.names()
     assert names.detectors() == detectors.names()
@@ -62,6 +63,8 @@ def completed(line: str) -> list[str]:
         ("dsui evaluate run --scores unc", ["uncertainty"]),
         ("dsui evaluate run --detectors rel", ["relative-mahalanobis"]),
         ("dsui evaluate run --foreign svhn,pa", ["svhn,patches"]),
+        ("dsui evaluate run --foreign photos,sv", ["photos,svhn", "photos,svhn@train"]),
+        ("dsui evaluate run --foreign pho", ["photos"]),
         ("dsui compare --metric fp", ["fpr95"]),
         ("dsui compare --format ", ["terminal", "markdown", "latex", "csv", "json"]),
         ("dsui reproduce ts", ["tsne"]),

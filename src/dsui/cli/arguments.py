@@ -12,7 +12,8 @@ import typer
 from dsui.cli import names
 from dsui.cli.errors import UnknownDataError, UsageError
 from dsui.cli.names import completion
-from dsui.data.registry import FOLDER, folder_path
+from dsui.data.registry import FOLDER, PSEUDO, TRAIN_SUFFIX, folder_path, foreign_split
+from dsui.errors import DataError
 from dsui.host_memory import keep_freed_memory
 from dsui.spelling import unknown_name
 
@@ -36,8 +37,8 @@ Foreign = Annotated[
     str,
     typer.Option(
         metavar="NAMES",
-        help="Data sets of images unlike the training images, as in svhn,folder:PATH.  [default: those on this "
-        "machine]",
+        help="Data sets of images unlike the training images, as in svhn,folder:PATH; svhn@train are images of a "
+        "training split.  [default: those on this machine]",
         autocompletion=completion(names.foreign),
     ),
 ]
@@ -107,7 +108,18 @@ def parse_names(kind: str, text: str, choices: Iterable[str]) -> list[str]:
 
 def parse_foreign(text: str) -> list[str] | None:
     """The data sets of --foreign; None where the option is empty, which means those on this machine."""
-    return [check_dataset(name, names.foreign()) for name in split_names(text)] if text else None
+    return [check_foreign(name, PSEUDO) for name in split_names(text)] if text else None
+
+
+def check_foreign(name: str, more: Iterable[str] = ()) -> str:
+    """The name, if it is one of `dsui data list`, such a name with @train, one of `more`, or folder:PATH."""
+    try:
+        base, _ = foreign_split(name)
+    except DataError as error:
+        raise UnknownDataError(str(error)) from error
+    if base == name:
+        check_dataset(name, (f"NAME{TRAIN_SUFFIX}", *more))
+    return name
 
 
 def check_dataset(name: str, more: Iterable[str] = ()) -> str:

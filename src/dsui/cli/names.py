@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 
 from dsui.backbones import registry as backbone_registry
-from dsui.data.registry import DATASETS, PSEUDO
+from dsui.data.registry import DATASETS, PSEUDO, TEST_ONLY, TRAIN_SUFFIX
 from dsui.detectors import registry as detector_registry
 from dsui.evaluation import TASKS
 from dsui.methods import registry as method_registry
@@ -24,8 +24,8 @@ def data() -> tuple[str, ...]:
 
 
 def foreign() -> tuple[str, ...]:
-    """Data sets, and foreign images made from the run's own."""
-    return (*DATASETS, *PSEUDO)
+    """Data sets, their training splits, and foreign images made from the run's own."""
+    return (*DATASETS, *(f"{name}{TRAIN_SUFFIX}" for name in DATASETS if name not in TEST_ONLY), *PSEUDO)
 
 
 def methods() -> tuple[str, ...]:

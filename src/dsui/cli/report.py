@@ -15,7 +15,7 @@ from dsui.cli.arguments import (
     Quiet,
     Root,
     SkipBad,
-    check_dataset,
+    check_foreign,
     parse_path,
     select_device,
     split_names,
@@ -63,7 +63,7 @@ def report(
 
     Example: dsui report runs/cifar10-* --out report.html
     """
-    foreign_sets = [check_dataset(name) for name in split_names(foreign)] if foreign else []
+    foreign_sets = [check_foreign(name) for name in split_names(foreign)] if foreign else []
 
     from dsui.cli.progress import ProgressBars, stderr_console
     from dsui.report.assembly import sections

@@ -1,4 +1,4 @@
-"""Foreign images: any data set in the shape of the classifier's own images, and any folder of images.
+"""Foreign images: any data set in the shape of the classifier's own images, some of its training split, any folder.
 
 A foreign image takes the shape of the classifier's own images: the centre is cut to their proportions (a square for
 square images), resized bilinearly with antialiasing and rounded to 8 bits; grey becomes RGB by repetition, RGB becomes
@@ -8,6 +8,10 @@ model.
 A folder, `--foreign folder:PATH`, may hold its images at any depth and in any order. If PATH/test is a folder, only its
 images are used, otherwise all below PATH. The class of an image is the name of the folder that directly holds it, which
 is all that a warning about shared classes can know; an image directly in PATH has the class "any".
+
+To choose settings by, `--foreign NAME@train` draws images of another set's training split, always the same ones:
+
+    indices = sorted(randperm(N)[:3000]), seed 0
 """
 
 from __future__ import annotations
@@ -19,9 +23,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dsui.data.dataset import ImageSet, Subset
+from dsui.data.dataset import ImageSet, Subset, subset
 from dsui.data.folder import FolderSet, image_files, readable_files
 from dsui.data.info import missing_folder
+from dsui.data.registry import TRAIN_SUFFIX, dataset_info, default_root, load
 from dsui.errors import DataError
 
 LUMA = (0.299, 0.587, 0.114)
@@ -29,6 +34,10 @@ ANY = "any"
 """The class of an image directly in the folder that the user named."""
 BLOCK = 1024
 """Images converted at once, which bounds the float32 copies that a large read would need."""
+DRAWN_IMAGES, DRAW_SEED = 3000, 0
+"""How many images of a training split are drawn, and by which seed. Against as many own images or more, the standard
+error of an AUROC A is then at most sqrt(A (1 - A) / 3000), 0.55 points at 90 %, and of the 100,000 files of a large
+split most stay unread."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +78,21 @@ def as_foreign(images: ImageSet, like: ImageSet) -> ImageSet:
     if isinstance(images, FolderSet) and height == width:
         return replace(images, size=height, channels=channels)
     return ReshapedSet(images, like.shape)
+
+
+def drawn_indices(total: int) -> Tensor:
+    """[min(total, 3000)] indices in ascending order, which depend on the number of images alone."""
+    generator = torch.Generator().manual_seed(DRAW_SEED)
+    return torch.randperm(total, generator=generator)[:DRAWN_IMAGES].sort().values
+
+
+def drawn_training_images(name: str, root: Path | None = None) -> ImageSet:
+    """The drawn images of the training split of a data set; files that hold none of them are not read."""
+    info, drawn = dataset_info(name), f"{name}{TRAIN_SUFFIX}"
+    if info.load_some is not None:
+        return replace(info.load_some(root or default_root(), "train", drawn_indices), name=drawn)
+    whole = load(name, "train", root)
+    return subset(whole, drawn_indices(len(whole.labels)), drawn)
 
 
 def foreign_folder(path: Path, size: int, channels: int, skip_bad: bool = False) -> FolderSet:

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from torch import Tensor
+
     from dsui.data.dataset import MemorySet
+
+    Choice = Callable[[int], Tensor]
+    """From the number of images of a split to the indices of some of them."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,11 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """One data set. `load(root, split)` reads a split; downloads go to `folder` below the root."""
+    """One data set. `load(root, split)` reads a split; downloads go to `folder` below the root.
+
+    `load_some(root, split, choice)` reads only the chosen images. A set has it if each image is a file of its own, so
+    that this is less work than to read the split.
+    """
 
     name: str
     load: Callable[[Path, str], MemorySet]
@@ -60,6 +69,7 @@ class DatasetInfo:
     licence: str
     folder: str = ""
     files: tuple[RemoteFile, ...] = ()
+    load_some: Callable[[Path, str, Choice], MemorySet] | None = None
 
     def present(self, root: Path) -> tuple[str, ...]:
         """The splits of which at least one file lies below `root`; all of them for a data set inside a package."""

@@ -40,6 +40,11 @@ PSEUDO: LazyRegistry[Callable[[torch.Tensor, torch.Tensor, torch.Generator], tor
     }
 )
 """Foreign images made from a run's own: 8-bit images [N, C, H, W], labels [N] and a generator to such images."""
+TRAIN_SUFFIX = "@train"
+"""Ends the name of foreign images of a training split, as in cifar100@train. Settings are chosen by these, because the
+test split, which the plain name means, must stay unread until the choice is made."""
+TEST_ONLY = ("photos",)
+"""The data sets without a training split, named here because looking it up would import PyTorch."""
 FOLDER = "folder:"
 """Begins the name of a user's own images, as in folder:photos."""
 FOLDER_SHAPE = (3, 32, 32)
@@ -86,6 +91,26 @@ def dataset_info(name: str) -> DatasetInfo:
     raise DataError(f"There is no data set {name!r}; {advice}")
 
 
+def foreign_split(name: str) -> tuple[str, str]:
+    """The data set and the split that the name of foreign images means: ("cifar100", "train") for cifar100@train.
+
+    Without the suffix it is the test split. A folder:PATH is always that path, also where it ends in the suffix.
+    """
+    base, at, split = name.partition("@")
+    if name.startswith(FOLDER) or not at:
+        return name, "test"
+    if base not in DATASETS:
+        dataset_info(base)
+    if base in TEST_ONLY:
+        raise DataError(f"{base} has no training images, so there is no {name}; choose another data set.")
+    if at + split != TRAIN_SUFFIX:
+        raise DataError(
+            f"There are no foreign images {name!r}; write {base} for its test split or {base}{TRAIN_SUFFIX} for its "
+            "training split."
+        )
+    return base, split
+
+
 def or_folder(name: str) -> str:
     """Advice to add where the name of a data set does not work and a folder of that name exists."""
     return f", or {FOLDER}{name} for the folder of that name" if Path(name).is_dir() else ""
@@ -99,12 +124,15 @@ def folder_path(name: str) -> Path:
 
 
 def check_present(name: str, root: Path | None) -> None:
-    """Raise unless the test images of a data set, or the folder of folder:PATH, are there."""
+    """Raise unless the foreign images of this name, of a data set or in the folder of folder:PATH, are there."""
     if name.startswith(FOLDER):
         if not (folder := folder_path(name)).is_dir():
             raise missing_folder(folder, "foreign images may lie in any folder, at any depth")
-    elif "test" not in dataset_info(name).present(place := root or default_root()):
-        raise DataError(f"{name} is not below {place}; run `dsui data get {name}`, or name its folder with --root.")
+        return
+    base, split = foreign_split(name)
+    if split not in dataset_info(base).present(place := root or default_root()):
+        what = base if split == "test" else f"the training split of {base}"
+        raise DataError(f"{what} is not below {place}; run `dsui data get {base}`, or name its folder with --root.")
 
 
 def default_root() -> Path:

@@ -24,17 +24,21 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from dsui.data.info import Choice
+
 NAME = "tiny-imagenet"
 FOLDER = "tiny-imagenet-200"
 SIDE = 64
 SHAPE = (3, SIDE, SIDE)
 
 
-def tiny_imagenet(root: Path, split: str) -> MemorySet:
-    """The images of a split; the few grey photographs become RGB."""
+def tiny_imagenet(root: Path, split: str, choice: Choice | None = None) -> MemorySet:
+    """The images of a split, or those of them that `choice` names; the few grey photographs become RGB."""
     folder = root / FOLDER
     classes = tuple(sorted(_lines(folder / "wnids.txt")))
     listed = _train_files(folder / "train", classes) if split == "train" else _val_files(folder / "val", classes)
+    if choice is not None:
+        listed = [listed[index] for index in choice(len(listed)).tolist()]
     files, labels = [file for file, _ in listed], [label for _, label in listed]
     return MemorySet(NAME, classes, read_all(files, _read, SHAPE, threads=1), torch.tensor(labels, dtype=torch.int64))
 
@@ -89,6 +93,7 @@ def _read(file: Path) -> NDArray[np.uint8]:
 TINY_IMAGENET = DatasetInfo(
     name=NAME,
     load=tiny_imagenet,
+    load_some=tiny_imagenet,
     classes=200,
     shape=SHAPE,
     splits={

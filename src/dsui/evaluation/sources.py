@@ -14,11 +14,11 @@ from torch import Tensor
 from dsui.data.dataset import ImageSet, MemorySet, Subset
 from dsui.data.fgsm import fgsm
 from dsui.data.folder import FolderSet
-from dsui.data.foreign import as_foreign, foreign_folder
+from dsui.data.foreign import DRAW_SEED, DRAWN_IMAGES, as_foreign, drawn_training_images, foreign_folder
 from dsui.data.info import missing_folder
 from dsui.data.noise import noise_set
 from dsui.data.pseudo import pseudo_outliers
-from dsui.data.registry import DATASETS, FOLDER, PSEUDO, default_root, folder_path, load
+from dsui.data.registry import DATASETS, FOLDER, PSEUDO, default_root, folder_path, foreign_split, load
 from dsui.data.splits import class_split, unknown_part
 from dsui.data.stamp import stamp
 from dsui.detectors.odin import Odin
@@ -72,16 +72,18 @@ class ImageSources:
         return self._own("unknown", "test", lambda whole: unknown_part(whole, class_split(known, whole)))
 
     def foreign(self, name: str) -> ImageSource:
-        """The test split of another data set or any folder of images, brought to the shape of the run's images, or a
-        kind of `PSEUDO` images made from the run's own images."""
+        """The test split of another data set, images drawn from its training split (NAME@train) or any folder of
+        images, brought to the shape of the run's images, or a kind of `PSEUDO` images made from the run's own."""
         if name in PSEUDO:
             own = self.own()
             return ImageSource(f"{own.name}-{name}", own.identity, lambda: pseudo_outliers(name, own.load()))
-        if name == self.config.data:
-            raise DataError(f"{name} is the run's own data set; name another one as foreign.")
+        base, split = foreign_split(name)
+        if base == self.config.data:
+            raise DataError(f"{base} is the run's own data set; name another one as foreign.")
+        drawn = f" {DRAWN_IMAGES} by seed {DRAW_SEED}" if split == "train" else ""
         return ImageSource(
             name,
-            f"{self._stamp(name, 'test')} {self._shape}{self._sifted}",
+            f"{self._stamp(base, split)}{drawn} {self._shape}{self._sifted}",
             lambda: as_foreign(self._load_foreign(name), self._empty()),
         )
 
@@ -198,7 +200,8 @@ class ImageSources:
             images = foreign_folder(folder_path(name), config.size, config.channels, config.skip_bad)
             self._note_left_out(name, images)
             return images
-        return load(name, "test", self.root)
+        base, split = foreign_split(name)
+        return drawn_training_images(base, self.root) if split == "train" else load(base, split, self.root)
 
     def _note_left_out(self, name: str, images: ImageSet) -> None:
         if isinstance(images, FolderSet) and images.skipped:

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 
-from dsui.data.registry import PSEUDO
+from dsui.data.registry import PSEUDO, foreign_split
 from dsui.outputs import DEFINITION
 from dsui.runs.config import RunConfig
 
@@ -72,7 +72,8 @@ class Cell:
         required: dict[str, tuple[str, ...]] = {self.config.data: ("train", "test")}
         for name in self.foreign:
             if name not in PSEUDO:  # those are made from the run's own images
-                required[name] = ("test",)
+                base, split = foreign_split(name)
+                required[base] = (*required.get(base, ()), split)
         if self.config.outliers is not None:
             required[self.config.outliers] = (*required.get(self.config.outliers, ()), "train")
         return required

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from dsui.data.registry import FOLDER, FOLDER_SHAPE, PSEUDO, dataset_info, or_folder
+from dsui.data.registry import FOLDER, FOLDER_SHAPE, PSEUDO, dataset_info, foreign_split, or_folder
 from dsui.detectors import registry as detectors
 from dsui.errors import DsuiError
 from dsui.evaluation.tasks import STREAMS
@@ -60,11 +60,12 @@ def check_images(
     figure: str | None,
 ) -> None:
     """Raise if a data set does not exist, or does not fit the tasks or the figure."""
-    for name in (data, *(name for name in foreign if name not in PSEUDO)):
+    others = [foreign_split(name)[0] for name in foreign if name not in PSEUDO]
+    for name in (data, *others):
         dataset_shape(name)
     if not data.startswith(FOLDER) and "train" not in dataset_info(data).splits:
         raise GridError(f"{where}: {data} has no training images; choose another data set{or_folder(data)}.")
-    if data in foreign:
+    if data in others:
         raise GridError(f"{where}: {data} is foreign to itself; take it out of `foreign`.")
     if ("ood" in tasks or figure) and not foreign:
         raise GridError(f"{where}: name the foreign sets for {data}, as in 'foreign: [svhn]'.")

@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 
 from dsui.checks import require
-from dsui.data.registry import DATASETS, FOLDER, folder_path
+from dsui.data.registry import DATASETS, FOLDER, check_present
+from dsui.errors import DataError
 from dsui.evaluation.evaluate import open_evaluation
 from dsui.progress import Progress, silent
 from dsui.report.figures import embedding
@@ -59,9 +60,8 @@ def sections(
             progress=_prefixed(name, progress),
             warn=warn,
         ) as evaluation:
-            present = evaluation.sources.foreign_names()
-            evaluated = [other for other in evaluated_foreign_sets(facts.path) if other in present or _is_folder(other)]
-            others = foreign or evaluated or present
+            evaluated = [other for other in evaluated_foreign_sets(facts.path) if _is_present(other, root)]
+            others = foreign or evaluated or evaluation.sources.foreign_names()
             key = f"run-{number}-{slug(name)}"
             detailed.append(collect_run_data(name, key, evaluation, others, embedding.POINTS))
     others_beside = [read_run_results(name, facts) for name, facts in zip(shown[len(runs) :], beside, strict=True)]
@@ -78,8 +78,13 @@ def sections(
     return [*head, *run_sections, provenance_section(all_results)]
 
 
-def _is_folder(foreign: str) -> bool:
-    return foreign.startswith(FOLDER) and folder_path(foreign).is_dir()
+def _is_present(foreign: str, root: Path | None) -> bool:
+    """Images made from a run's own are not shown."""
+    try:
+        check_present(foreign, root)
+    except DataError:
+        return False
+    return True
 
 
 def _display_names(runs: Sequence[RunFacts]) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from dsui.data.dataset import ImageSet
+from dsui.data.registry import foreign_split
 from dsui.evaluation.cache import ImageSource
 from dsui.evaluation.results import ResultRow, read
 from dsui.evaluation.tasks import Evaluation
@@ -86,7 +87,7 @@ def collect_run_data(name: str, key: str, evaluation: Evaluation, foreign: Seque
     many images of a set.
     """
     facts, sources = evaluation.cache.facts, evaluation.sources
-    others = [other for other in foreign if other != facts.config.data]
+    others = [other for other in foreign if foreign_split(other)[0] != facts.config.data]
     if facts.config.known is not None:
         shown = sources.unknown()
     else:
