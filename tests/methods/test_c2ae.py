@@ -21,9 +21,9 @@ from dsui.recipe import Recipe
 from dsui.runs.config import RunConfig
 from dsui.runs.recipe_file import load_recipe
 from dsui.training.distributed import World
-from dsui.training.step import LossModule
 from dsui.training.trainer import Trainer
 from tests.support.on_digits import CPU, changed_by_update, images, predict, train, trainer_for
+from tests.support.plain_loss import FIRST_STEP, plain_loss
 
 KNOWN = tuple("012345")
 
@@ -160,19 +160,19 @@ def test_decoder_is_lowered_where_the_encoder_is_and_errors_are_not(
     for part in (method.gain, method.decoder):
         part.register_forward_hook(lambda _, __, output: seen.append(output.dtype))
     method.turn = 1
-    loss, _ = LossModule(method, autocast)(pixels(), torch.arange(8))
+    loss, _ = plain_loss(method, autocast)(pixels(), torch.arange(8), FIRST_STEP)
     assert seen == [torch.bfloat16 if lowered else torch.float32] * 2
     assert [*compared, loss.dtype] == [torch.float32] * 2
 
 
 def test_second_turn_is_one_graph_that_never_asks_for_a_value() -> None:
     method, batch, labels = made(), pixels(), torch.arange(8) % 3
-    module = LossModule(method, nullcontext())
+    module = plain_loss(method)
     method.turn = 1
     torch.manual_seed(0)
-    eager, _ = module(batch, labels)
+    eager, _ = module(batch, labels, FIRST_STEP)
     torch.manual_seed(0)
-    compiled, _ = torch.compile(module, fullgraph=True, backend="eager")(batch, labels)
+    compiled, _ = torch.compile(module, fullgraph=True, backend="eager")(batch, labels, FIRST_STEP)
     torch.testing.assert_close(compiled, eager)
 
 

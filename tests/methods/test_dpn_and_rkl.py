@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from statistics import mean
 
 import pytest
@@ -20,7 +19,6 @@ from dsui.methods.dirichlet import kl_divergence, label_concentrations
 from dsui.methods.dpn import SMALLEST, PriorNetwork
 from dsui.methods.registry import build
 from dsui.runs.recipe_file import load_recipe
-from dsui.training.step import LossModule
 from dsui.training.trainer import Trainer
 from tests.support.on_digits import (
     TrainedRun,
@@ -33,6 +31,7 @@ from tests.support.on_digits import (
     train_new,
     trainer_for,
 )
+from tests.support.plain_loss import FIRST_STEP, plain_loss
 
 BOTH = ("dpn", "rkl")
 
@@ -81,9 +80,9 @@ def test_nothing_is_scattered_where_the_compiler_may_look(name: str) -> None:
         return graph.forward
 
     method, pixels, labels = made(name).eval(), torch.rand(8, 1, 8, 8), torch.arange(8)
-    plain = LossModule(method, nullcontext())
+    plain = plain_loss(method)
     compiled = torch.compile(plain, backend=keep)
-    assert compiled(pixels, labels)[0].item() == plain(pixels, labels)[0].item()
+    assert compiled(pixels, labels, FIRST_STEP)[0].item() == plain(pixels, labels, FIRST_STEP)[0].item()
     operations = {str(node.target) for graph in graphs for node in graph.graph.nodes}
     assert any("digamma" in operation for operation in operations)  # the loss is compiled
     assert not any("scatter" in operation for operation in operations)
