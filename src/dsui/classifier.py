@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -33,6 +34,7 @@ from dsui.deploy.predictor import Predictor
 from dsui.device import choose_device
 from dsui.errors import RunError
 from dsui.recipe import Recipe
+from dsui.runs import turns
 from dsui.runs.calibration import CALIBRATION
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS, RunFolder
@@ -96,6 +98,8 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             except InterruptedRun as error:
                 raise KeyboardInterrupt from error
             self._adopt(Predictor.load(run, device, own), classes)
+        if (sentence := turns.advice(self.predictor_.calibration.turns)) is not None:
+            warnings.warn(sentence, stacklevel=2)
         return self
 
     def predict(self, images: Any) -> Prediction:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from dsui.errors import DsuiError
+
+ADDED_LATER = ("doubles", "doubles_weight", "doubles_copies", "regmixup")
+"""Fields that the first recipes did not have. Their defaults are what those recipes did, and a run with these defaults
+is identified without them, so that runs, rows and cells made before keep their names."""
 
 
 class RecipeError(DsuiError):
@@ -78,6 +82,14 @@ class Recipe:
         own = asdict(self)
         options = own.pop("method_options")
         return {**own, **options}
+
+    def identifying(self) -> dict[str, Any]:
+        """The settings without those `ADDED_LATER` that have their default."""
+        unchanged = {each.name for each in fields(self) if each.name in ADDED_LATER and self._has_default(each)}
+        return {key: value for key, value in self.settings().items() if key not in unchanged}
+
+    def _has_default(self, field: Field[Any]) -> bool:
+        return bool(getattr(self, field.name) == field.default)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Recipe:

@@ -49,6 +49,7 @@ _FORMULAS = (
     Score("sphere_energy", "foreign", variant=True, secondary=True),
     Score("norm", "foreign", variant=True, secondary=True),
     Score("uncertainty", "both", drawn=True),
+    Score("foreignness", "foreign", drawn=True),
 )
 
 
@@ -64,6 +65,8 @@ NAMES = tuple(score.name for score in TABLE)
 LABELS = {score.name: score.label for score in TABLE if score.label is not None}
 RECOMMENDED = ("sphere_energy", "energy")
 """The first of these that a model has is the secondary score of `uncertainty`."""
+FOREIGNNESS = ("density_energy", "sphere_energy", "energy")
+"""The first of these that a model has is its `foreignness`."""
 DRAWN = tuple(score.name for score in TABLE if score.drawn)
 _VARIANTS = {score.name for score in TABLE if score.variant}
 

@@ -10,6 +10,9 @@ m and s its mean and deviation over training images,
     u = ln(1 - max p) + softplus(-(S - (m - 3 s)) / s)
 
 so that S counts only where it is unusually low. Where a model has no S, u is ln(1 - max p).
+
+`foreignness` asks the second question alone, does the image belong to the data at all: the energy of the mixtures,
+-logsumexp_i l_i of the tempered class scores, or of the logits where a model has no mixtures.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dsui.outputs import Outputs, share_of_radius
-from dsui.score_table import NAMES, RECOMMENDED, SIRC
+from dsui.score_table import FOREIGNNESS, NAMES, RECOMMENDED, SIRC
 from dsui.spelling import nearest
 
 FLOOR_QUANTILE = 0.01
@@ -185,6 +188,8 @@ def all_scores(outputs: Outputs, training: Reference) -> dict[str, Tensor]:
             found[f"{SIRC}{name}"] = sirc(outputs.logits, values, *training.moments[name])
     joint = (f"{SIRC}{name}" for name in RECOMMENDED if f"{SIRC}{name}" in found)
     found["uncertainty"] = found[next(joint, "max_probability")]
+    if (alone := next((name for name in FOREIGNNESS if name in found), None)) is not None:
+        found["foreignness"] = found[alone]
     return found
 
 

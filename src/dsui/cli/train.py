@@ -30,6 +30,7 @@ from dsui.data.registry import FOLDER
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
+    from dsui.runs.calibration import Calibration
     from dsui.runs.config import RunConfig
 
 
@@ -153,6 +154,7 @@ def train(
     import torch
 
     from dsui.cli.train_progress import TensorBoardReporter, TrainingProgress
+    from dsui.runs import turns
     from dsui.runs.checkpoint import SHORTEST_PAUSE
     from dsui.runs.config import RunConfig
     from dsui.runs.folder import CONFIG
@@ -211,12 +213,14 @@ def train(
         if world.leader and as_json:
             print_json(_summary(config, out))
         elif world.leader and not quiet:
-            typer.echo(_closing_sentence(out, has_test))
+            found = _calibration(out)
+            if (sentence := turns.advice(found.turns)) is not None:
+                typer.echo(sentence, err=True)
+            typer.echo(_closing_sentence(out, _held_out_accuracy(found), has_test))
 
 
-def _closing_sentence(out: Path, has_test: bool) -> str:
+def _closing_sentence(out: Path, held_out: dict[str, float] | None, has_test: bool) -> str:
     """How well the finished run does, where it is, and what to do next."""
-    held_out = _held_out_accuracy(out)
     accuracy = f"{held_out['accuracy']:.1%} of {held_out['images']:,} held-out images are right; " if held_out else ""
     command = (
         f"evaluate {out}" if has_test else f"evaluate {out} --on held-out" if held_out else f"predict {out} IMAGES"
@@ -231,6 +235,7 @@ def _summary(config: RunConfig, out: Path) -> dict[str, object]:
 
     rows = read_log(out / LOG).rows
     last = rows[-1] if rows else {}  # the user may have deleted the log
+    found = _calibration(out)
     figures = {name: value for name, value in last.items() if name not in {"epoch", "step", "seconds"}}
     return {
         "run": out,
@@ -243,17 +248,23 @@ def _summary(config: RunConfig, out: Path) -> dict[str, object]:
         "epochs": config.recipe.epochs,
         "seconds": round(sum(row["seconds"] for row in rows), 3),
         "figures": figures,
-        "held_out": _held_out_accuracy(out),
+        "held_out": _held_out_accuracy(found),
+        "turns_told_apart": found.turns,
     }
 
 
-def _held_out_accuracy(out: Path) -> dict[str, float] | None:
-    """The number of images that a finished run held out and its accuracy on them; None if it held none out."""
+def _calibration(out: Path) -> Calibration:
+    """What a finished run measured on the images that it held out."""
     from dsui.runs.calibration import CALIBRATION, Calibration
     from dsui.runs.folder import WEIGHTS
     from dsui.runs.weights import read_metadata
 
-    errors = Calibration.from_text(read_metadata(out / WEIGHTS)[CALIBRATION]).errors
+    return Calibration.from_text(read_metadata(out / WEIGHTS)[CALIBRATION])
+
+
+def _held_out_accuracy(found: Calibration) -> dict[str, float] | None:
+    """The number of images that a run held out and its accuracy on them; None if it held none out."""
+    errors = found.errors
     return {"images": len(errors), "accuracy": 1 - errors.double().mean().item()} if len(errors) else None
 
 

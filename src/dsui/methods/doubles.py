@@ -81,7 +81,7 @@ class Doubles(Method):
         return replace(upright, own={**upright.own, TURNED_EVIDENCE: others.logsumexp(1) - own.logsumexp(1)})
 
     def seen_turns(self, images: Tensor) -> Tensor:
-        """[B] the quarter turns 0 to 3 that each image seems to have: argmax_r logsumexp_i y_{i + r C}."""
+        """argmax_r logsumexp_i y_{i + r C}."""
         logits = self.method.predict(images).logits.double()
         return logits.view(len(images), TURNS, self.num_classes).logsumexp(2).argmax(1)
 

@@ -102,6 +102,10 @@ class Ensemble(Method):
     def rows(self, output: list[Any], rows: slice) -> list[Any]:
         return [each.rows(own, rows) for each, own in zip(self._methods, output, strict=True)]
 
+    def seen_turns(self, images: Tensor) -> Tensor:
+        """Those that the first member sees; all are trained on the same copies."""
+        return self._methods[0].seen_turns(images)
+
     def logits(self, output: list[Any]) -> Tensor:
         logits = [each.logits(own).float() for each, own in zip(self._methods, output, strict=True)]
         return log_mean_exp(torch.stack([own.log_softmax(1) for own in logits], 1))

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from dsui.errors import DsuiError
 from dsui.outputs import Outputs
 from dsui.recipe import Recipe
 
@@ -86,6 +87,11 @@ class Method(nn.Module, ABC):
     def first_classes(self, outputs: Outputs, count: int, share: float) -> Outputs:
         """Its prediction as if it had only the first `count` classes; see `Outputs.first_classes`."""
         return outputs.first_classes(count, share)
+
+    def seen_turns(self, images: Tensor) -> Tensor:
+        """[B] by how many quarter turns, 0 to 3, each image seems to be turned; where it trains on turned `copies`."""
+        del images
+        raise DsuiError(f"{type(self).__name__} is not trained on turned images, so it knows no turns.")
 
     @abstractmethod
     def predict(self, images: Tensor) -> Outputs:

@@ -24,6 +24,7 @@ METHODS: LazyRegistry[type[Method]] = LazyRegistry(
         "dpn": "dsui.methods.dpn:PriorNetwork",
         "rkl": "dsui.methods.rkl:ReversePriorNetwork",
         "logitnorm": "dsui.methods.logitnorm:LogitNorm",
+        "rotpred": "dsui.methods.rotpred:RotPred",
         "ensemble": "dsui.methods.ensemble:Ensemble",
         "sde-net": "dsui.methods.sde_net:SDENet",
         "g-openmax": "dsui.methods.g_openmax:GenerativeOpenMax",
@@ -49,6 +50,11 @@ def find(name: str) -> type[Method]:
 def predictors(trained: str) -> list[str]:
     """The methods that can predict with the weights of `trained`: itself, and those that train in the same way."""
     return [trained, *(name for name, method in METHODS.items() if trained in method.reads_weights_of)]
+
+
+def taking_copies() -> list[str]:
+    """The methods whose batches can hold copies of their images."""
+    return [name for name, method in METHODS.items() if method.takes_copies]
 
 
 def option_kinds(name: str) -> dict[str, Any]:
@@ -93,18 +99,20 @@ def build(
         )
     constructor: Any = method
     chosen = effective_options(name, recipe, options)
-    if recipe.doubles == "turns" and method.takes_copies:
-        from dsui.methods.doubles import TURNS, Doubles
+    if recipe.doubles == "none":
+        return constructor(backbone, channels, num_classes, recipe, **chosen)  # type: ignore[no-any-return]
+    from dsui.methods.doubles import TURNS, Doubles
 
-        return Doubles(
-            constructor(backbone, channels, TURNS * num_classes, recipe, **chosen), num_classes, recipe.doubles_copies
-        )
+    if method.copies > 0:
+        raise DsuiError(f"{name} has turned copies of its own; leave out --set doubles=turns.")
+    if method.takes_copies:
+        whole = constructor(backbone, channels, TURNS * num_classes, recipe, **chosen)
+        return Doubles(whole, num_classes, recipe.doubles_copies)
     built: Method = constructor(backbone, channels, num_classes, recipe, **chosen)
-    if recipe.doubles == "turns" and built.copies == 0:  # the members of an ensemble may have doubles
-        able = [other for other, each in METHODS.items() if each.takes_copies]
+    if built.copies == 0:  # the members of an ensemble may have doubles
         raise DsuiError(
             f"{name} cannot be trained with doubles; leave out --set doubles=turns or choose a method that can: "
-            f"{', '.join(able)}."
+            f"{', '.join(each for each in taking_copies() if METHODS[each].copies == 0)}."
         )
     return built
 

@@ -40,13 +40,14 @@ class RunConfig:
     def mapping(self) -> dict[str, object]:
         """Plain values, as YAML and JSON hold them, with the recipe's settings beside the run's own.
 
-        `skip_bad` is listed only where it holds, so that runs and cells made before it was added keep their identity.
+        `skip_bad` is listed only where it holds, and the recipe's later settings where they are changed, so that runs
+        and cells made before these were added keep their identity.
         """
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "recipe"}
         own["options"] = dict(self.options)
         if not self.skip_bad:
             del own["skip_bad"]
-        settings = self.recipe.settings()
+        settings = self.recipe.identifying()
         recipe = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
         return {**own, "recipe": recipe.pop("name"), **recipe}
 

@@ -23,6 +23,7 @@ from dsui.data.augment import drawn_quarters, splitmix64, turned
 from dsui.errors import DsuiError
 from dsui.methods.doubles import TURNS
 from dsui.methods.method import Method
+from dsui.methods.registry import taking_copies
 from dsui.recipe import Recipe
 
 CONCENTRATION = 10.0
@@ -41,7 +42,7 @@ class Copies:
         if recipe.regmixup > 0:
             if not method.takes_copies:
                 raise DsuiError(
-                    "RegMixup needs a method whose loss is one sum over a batch: dsui, msp or logitnorm, or an "
+                    f"RegMixup needs a method whose loss is one sum over a batch: {', '.join(taking_copies())}, or an "
                     "ensemble of them; leave out --set regmixup."
                 )
             generator = np.random.default_rng(splitmix64(splitmix64(seed) ^ steps))
