@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dsui.data.augment import Transform, draws, splitmix64
+from dsui.data.augment import Transform, drawn_quarters, draws, splitmix64, turned
 from dsui.data.augment import _signed as signed
 from dsui.data.augment import _splitmix64 as mix
 
@@ -96,3 +96,27 @@ def test_bad_settings_are_named() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             Transform(**arguments)
+
+
+def test_turns_are_exact_quarter_turns_of_each_image_by_its_own_draw() -> None:
+    batch, quarters = images(), torch.tensor([1, 2, 3, 3, 1, 2, 0])
+    found = turned(batch, quarters)
+    for image, quarter, result in zip(batch, quarters.tolist(), found, strict=True):
+        np.testing.assert_array_equal(result.numpy(), np.rot90(image.numpy(), quarter, (1, 2)))
+
+
+def test_turns_are_uniform_and_independent_of_crop_and_epoch() -> None:
+    """As the test of crops and mirrors above."""
+    indices = torch.arange(100_000)
+    quarters, later = drawn_quarters(0, indices, 0) - 1, drawn_quarters(0, indices, 1) - 1
+    down, right, mirrored = draws(0, indices, 0, 4)
+    cells = {
+        "turn": quarters,
+        "turn in two epochs": quarters * 3 + later,
+        "turn and mirror": quarters * 2 + mirrored,
+        "turn and place": quarters * 9 + (down + right) % 9,
+        "turn of neighbours": quarters[:-1] * 3 + quarters[1:],
+    }
+    for name, cell in cells.items():
+        assert chisquare(torch.bincount(cell).numpy()).pvalue > 1e-4, name
+    assert torch.equal(drawn_quarters(0, indices[[7]], torch.tensor(1)) - 1, later[[7]])

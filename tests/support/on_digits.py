@@ -113,8 +113,15 @@ def misclassification(run: TrainedRun) -> float:
 
 
 def noise(run: TrainedRun, score: str = "max_probability") -> float:
-    """AUROC of a score of the logits, or of the method's own, for noise against test digits."""
-    parts = [part.own[score] if score in part.own else getattr(scores, score)(part.logits) for part in run[1:]]
+    """AUROC of a score of the logits, of the class scores, or of the method's own, for noise against test digits."""
+
+    def of(part: Outputs) -> Tensor:
+        if score == "density_energy":
+            assert part.class_scores is not None
+            return scores.energy(part.class_scores)
+        return part.own[score] if score in part.own else getattr(scores, score)(part.logits)
+
+    parts = [of(part) for part in run[1:]]
     return auroc(torch.cat(parts), torch.arange(len(parts[0]) + len(parts[1])) >= len(parts[0]))
 
 

@@ -34,7 +34,7 @@ class Doubles(Method):
     on: one in a random turn, so that an upright class is met three times as often as one of its doubles, or all three.
     """
 
-    takes_copies = True
+    takes_copies: bool = True
 
     def __init__(self, method: Method, num_classes: int, copies: int) -> None:
         super().__init__()

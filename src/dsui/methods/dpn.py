@@ -44,6 +44,7 @@ class PriorNetwork(MaxSoftmax):
     """
 
     learns_from_outliers = True
+    takes_copies: bool = True
     largest = 10.0
 
     def __init__(

@@ -52,6 +52,7 @@ class DualSupervised(Method):
 
     options_in_epochs: ClassVar[tuple[str, ...]] = ("density_warm_up",)
     takes_copies: bool = True
+    takes_doubles: bool = True
 
     def __init__(
         self,

@@ -21,6 +21,8 @@ class DensityPrediction(DualSupervised):
     """Takes the options of `DualSupervised`."""
 
     reads_weights_of: ClassVar[tuple[str, ...]] = ("dsui",)
+    takes_copies: bool = True
+    takes_doubles: bool = True
 
     def predict(self, images: Tensor) -> Outputs:
         """Without a last layer, because the scores are not a linear function of the features."""

@@ -30,6 +30,9 @@ class LogitNorm(MaxSoftmax):
     softmax(f / (t |f|)).
     """
 
+    takes_copies: bool = True
+    takes_doubles: bool = True
+
     def __init__(
         self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, temperature: float = 0.04
     ) -> None:

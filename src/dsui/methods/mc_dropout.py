@@ -28,7 +28,7 @@ class MCDropout(MaxSoftmax):
     """`samples` is T, the number of passes."""
 
     reads_weights_of: ClassVar[tuple[str, ...]] = ("msp",)
-    takes_copies: bool = False
+    takes_copies: bool = True
 
     def __init__(self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, samples: int = 50) -> None:
         check_at_least("samples", samples, 1)

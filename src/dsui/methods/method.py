@@ -6,7 +6,7 @@ loss per batch declares it here, and the loop provides it:
     phases    stretches of epochs that train differently: `phase_at`, and `begin_phase` when one is entered
     turns     several updates in each step, each with its own parameters and optimizer: `turns`
     outliers  a batch of foreign images beside each training batch: `learns_from_outliers`
-    copies    turned or mixed copies of each batch behind its own images: `takes_copies`, `copies` and `rows`
+    copies    turned or mixed copies of each batch behind its own images: `takes_copies`, `takes_doubles`, `rows`
     passes    forward passes for one prediction: `passes`
     options   keyword-only arguments of its constructor; a recipe or `--set NAME=VALUE` gives them
 """
@@ -55,7 +55,11 @@ class Method(nn.Module, ABC):
     options_in_epochs: ClassVar[tuple[str, ...]] = ()
     """Options that are a number of epochs, from 0 to all of them; they shrink with a shortened run."""
     takes_copies: bool = False
-    """Whether its loss can be taken of a part of a batch, and its classes can have doubles (`dsui.methods.doubles`)."""
+    """Whether its loss is a mean over images and can be taken of a part of a batch. Every class says so for itself: a
+    subclass may change the loss, so it does not inherit this."""
+    takes_doubles: bool = False
+    """Whether its classes can have doubles (`dsui.methods.doubles`), because `predict` gives nothing that is made of
+    all classes but what `first_classes` knows. Not inherited either."""
     passes: int = 1
     copies: int = 0
     """Turned copies of each image that it trains on."""
@@ -67,6 +71,12 @@ class Method(nn.Module, ABC):
     """Whether `mixture_parameters` decay."""
     phase: int = 0
     turn: int = 0
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for claim in ("takes_copies", "takes_doubles"):
+            if claim not in vars(cls):
+                setattr(cls, claim, False)
 
     def __init__(self) -> None:
         super().__init__()

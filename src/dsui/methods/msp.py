@@ -26,6 +26,7 @@ class MaxSoftmax(Method):
     """The network with a plain linear layer; with `sphere`, its features lie on the sphere of `dsui.projection`."""
 
     takes_copies: bool = True
+    takes_doubles: bool = True
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ def predictors(trained: str) -> list[str]:
 
 
 def taking_copies() -> list[str]:
-    """The methods whose batches can hold copies of their images."""
+    """The methods whose batches can hold mixed copies of their images."""
     return [name for name, method in METHODS.items() if method.takes_copies]
 
 
@@ -105,14 +105,15 @@ def build(
 
     if method.copies > 0:
         raise DsuiError(f"{name} has turned copies of its own; leave out --set doubles=turns.")
-    if method.takes_copies:
+    if method.takes_doubles:
         whole = constructor(backbone, channels, TURNS * num_classes, recipe, **chosen)
         return Doubles(whole, num_classes, recipe.doubles_copies)
     built: Method = constructor(backbone, channels, num_classes, recipe, **chosen)
     if built.copies == 0:  # the members of an ensemble may have doubles
+        able = [other for other, each in METHODS.items() if each.takes_doubles]
         raise DsuiError(
             f"{name} cannot be trained with doubles; leave out --set doubles=turns or choose a method that can: "
-            f"{', '.join(each for each in taking_copies() if METHODS[each].copies == 0)}."
+            f"{', '.join(able)}."
         )
     return built
 

@@ -28,6 +28,7 @@ class ReversePriorNetwork(PriorNetwork):
     a while: a bound there harmed training (docs/methods/rkl.md).
     """
 
+    takes_copies: bool = True
     largest = 1e3
 
     def __init__(

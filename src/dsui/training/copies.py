@@ -34,17 +34,27 @@ class Copies:
     """The copies that a recipe wants of every batch; without any, all functions return what they are given."""
 
     def __init__(
-        self, method: Method, recipe: Recipe, num_classes: int, seed: int, steps: int, device: torch.device
+        self,
+        method: Method,
+        recipe: Recipe,
+        num_classes: int,
+        seed: int,
+        steps: int,
+        device: torch.device,
+        outliers: bool = False,
     ) -> None:
+        """`steps` is how many the whole training has; `outliers` whether a batch of foreign images follows."""
         self.turned, self.num_classes, self.seed = method.copies, num_classes, seed
         self.turned_weight, self.mixed_weight = recipe.doubles_weight, recipe.regmixup
         self.shares: Tensor | None = None
         if recipe.regmixup > 0:
             if not method.takes_copies:
                 raise DsuiError(
-                    f"RegMixup needs a method whose loss is one sum over a batch: {', '.join(taking_copies())}, or an "
+                    f"RegMixup needs a method whose loss is a mean over images: {', '.join(taking_copies())}, or an "
                     "ensemble of them; leave out --set regmixup."
                 )
+            if outliers:
+                raise DsuiError("RegMixup and --outliers do not go together; leave one of them out.")
             generator = np.random.default_rng(splitmix64(splitmix64(seed) ^ steps))
             drawn = generator.beta(CONCENTRATION, CONCENTRATION, steps)
             self.shares = torch.from_numpy(drawn).float().to(device)

@@ -75,7 +75,7 @@ class Trainer:
             synchronise(self.method)
         self.source = open_loader(images, device, memory_budget)
         self.transform = Transform(recipe.padding, recipe.flip, recipe.mean, recipe.std, config.seed).to(device)
-        self.copies = Copies(self.method, recipe, classes, config.seed, self.total_steps, device)
+        self.copies = Copies(self.method, recipe, classes, config.seed, self.total_steps, device, outliers is not None)
         self.outliers = None if outliers is None else open_loader(as_foreign(outliers, images), device, memory_budget)
         self.outlier_samples = 0 if outliers is None else len(outliers.labels)
         self.optimizers = [make_optimizer(self.method, turn, recipe, device) for turn in self.method.turns()]
