@@ -169,8 +169,20 @@ def test_reference_does_not_depend_on_the_chunks() -> None:
 def test_a_model_without_a_density_has_its_other_scores() -> None:
     plain = Outputs(LOGITS, LOGITS)
     found = scores.all_scores(plain, scores.reference([plain]))
-    assert set(found) == {"max_probability", "entropy", "max_logit", "energy", "sirc_energy", "uncertainty"}
+    plain_names = {"max_probability", "entropy", "max_logit", "energy", "sirc_energy", "uncertainty", "foreignness"}
+    assert set(found) == plain_names
     assert torch.equal(found["uncertainty"], found["sirc_energy"])
+    assert torch.equal(found["foreignness"], found["energy"])
+
+
+def test_foreignness_is_the_energy_of_the_mixtures_where_there_are_any() -> None:
+    home = replace(two_blobs(50, False), samples=None)
+    found = scores.all_scores(home, scores.reference([home]))
+    assert torch.equal(found["foreignness"], found["density_energy"])
+    assert home.class_scores is not None
+    torch.testing.assert_close(found["foreignness"], -home.class_scores.double().logsumexp(1))
+    samples = replace(two_blobs(50, False), class_scores=None, log_joint=None, norm=None)
+    assert "foreignness" not in scores.all_scores(samples, scores.reference([samples]))
 
 
 def test_what_a_method_alone_knows_is_a_score_and_wins_over_one_made_of_its_samples() -> None:
@@ -219,7 +231,7 @@ def every_score(images: Outputs, training: Outputs) -> dict[str, Tensor]:
 def test_every_score_increases_with_foreignness_on_a_toy_problem() -> None:
     home, foreign = two_blobs(500, False), two_blobs(500, True)
     ours, theirs = every_score(home, home), every_score(foreign, home)
-    assert len(ours) == 19
+    assert len(ours) == 20
     positive = torch.arange(1000) >= 500
     weak = {
         name: figure
@@ -250,7 +262,9 @@ def test_all_scores_stand_in_the_order_of_the_table_with_a_methods_own_before_th
 
 
 def test_the_table_and_the_formulas_have_the_same_names() -> None:
-    assert [*scores.PLAIN, *scores.SECONDARY, "uncertainty"] == [name for name in NAMES if not name.startswith(SIRC)]
+    assert [*scores.PLAIN, *scores.SECONDARY, "uncertainty", "foreignness"] == [
+        name for name in NAMES if not name.startswith(SIRC)
+    ]
     assert list(scores.SECONDARY) == [score.name for score in TABLE if score.secondary]
 
 
@@ -275,7 +289,7 @@ def test_joint_scores_and_variants_are_shown_only_on_request() -> None:
     shown = [name for name in NAMES if not is_variant(name)]
     assert shown == [
         *("max_probability", "entropy", "density_max_probability", "mutual_information"),
-        *("energy", "log_density", "uncertainty"),
+        *("energy", "log_density", "uncertainty", "foreignness"),
     ]
     assert is_variant("sirc_knn")
     assert not is_variant("knn")

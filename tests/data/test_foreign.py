@@ -12,9 +12,11 @@ from PIL import Image
 from dsui.data.dataset import MemorySet, Subset
 from dsui.data.decode import central_square, pixels
 from dsui.data.folder import FolderSet, folder_set
-from dsui.data.foreign import as_foreign, foreign_folder
+from dsui.data.foreign import DRAWN_IMAGES, as_foreign, drawn_indices, drawn_training_images, foreign_folder
+from dsui.data.registry import load
 from dsui.data.splits import class_split, unknown_part
 from dsui.errors import DataError
+from tests.support.official_files import write_cifar10, write_tiny_imagenet
 
 
 def random_set(channels: int, height: int, width: int, count: int = 5, name: str = "random") -> MemorySet:
@@ -144,3 +146,35 @@ def test_a_folder_that_is_missing_or_holds_no_image_is_reported(tmp_path: Path) 
         foreign_folder(tmp_path, 8, 3)
     with pytest.raises(DataError, match="holds no readable image"):
         foreign_folder(tmp_path, 8, 3, skip_bad=True)
+
+
+def test_the_drawn_training_images_are_always_the_same_and_of_a_small_set_all() -> None:
+    chosen = drawn_indices(50_000)
+    assert len(set(chosen.tolist())) == DRAWN_IMAGES
+    assert torch.equal(chosen, chosen.sort().values)
+    assert chosen[:3].tolist() == [1, 11, 39]  # what earlier rows were made with
+    assert not torch.equal(drawn_indices(50_001), chosen)
+    assert drawn_indices(7).tolist() == list(range(7))
+
+
+def test_drawn_images_are_those_of_the_training_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cifar10(tmp_path)
+    monkeypatch.setattr("dsui.data.foreign.DRAWN_IMAGES", 5)
+    whole, chosen = load("cifar10", "train", tmp_path), drawn_indices(20)
+    drawn = drawn_training_images("cifar10", tmp_path)
+    assert drawn.name == "cifar10@train"
+    assert torch.equal(drawn.labels, whole.labels[chosen])
+    assert torch.equal(drawn.read(torch.arange(5)), whole.read(chosen))
+
+
+def test_files_that_hold_no_drawn_image_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tiny_imagenet(tmp_path)
+    monkeypatch.setattr("dsui.data.foreign.DRAWN_IMAGES", 2)
+    whole, chosen = load("tiny-imagenet", "train", tmp_path), drawn_indices(6)
+    files = sorted((tmp_path / "tiny-imagenet-200" / "train").glob("*/images/*.JPEG"))
+    for index, file in enumerate(files):
+        if index not in chosen:
+            file.write_bytes(b"")
+    drawn = drawn_training_images("tiny-imagenet", tmp_path)
+    assert torch.equal(drawn.read(torch.arange(2)), whole.read(chosen))
+    assert torch.equal(drawn.labels, whole.labels[chosen])

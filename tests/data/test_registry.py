@@ -10,7 +10,15 @@ from PIL import Image
 
 from dsui.data.digits import digits
 from dsui.data.photos import photo_patches
-from dsui.data.registry import DATASETS, dataset_info, default_root, load
+from dsui.data.registry import (
+    DATASETS,
+    TEST_ONLY,
+    check_present,
+    dataset_info,
+    default_root,
+    foreign_split,
+    load,
+)
 from dsui.errors import DataError
 from tests.support.official_files import write_cifar10
 
@@ -96,3 +104,27 @@ def test_a_run_on_arrays_is_told_so_whatever_folders_lie_here(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="trained on arrays in memory"):
         dataset_info("arrays")
+
+
+def test_foreign_images_may_be_of_a_training_split() -> None:
+    assert foreign_split("svhn") == ("svhn", "test")
+    assert foreign_split("svhn@train") == ("svhn", "train")
+    assert foreign_split("folder:my@train") == ("folder:my@train", "test")
+    for name, sentence in {
+        "svnh@train": "did you mean svhn",
+        "svhn@valid": "There are no foreign images 'svhn@valid'; write svhn for its test split or svhn@train for its",
+        "photos@train": "photos has no training images, so there is no photos@train; choose another data set",
+    }.items():
+        with pytest.raises(DataError, match=sentence):
+            foreign_split(name)
+
+
+def test_the_sets_without_a_training_split_are_those_that_are_named() -> None:
+    assert {name for name, info in DATASETS.items() if "train" not in info.splits} == set(TEST_ONLY)
+
+
+def test_a_training_split_that_is_not_there_is_told(tmp_path: Path) -> None:
+    (tmp_path / "test_32x32.mat").touch()
+    check_present("svhn", tmp_path)
+    with pytest.raises(DataError, match=r"the training split of svhn is not below .*; run `dsui data get svhn`"):
+        check_present("svhn@train", tmp_path)

@@ -18,6 +18,7 @@ from dsui.evaluation.sources import ImageSources
 from dsui.outputs import Outputs
 from dsui.runs.model import Model
 from tests.support.digit_runs import digit_config
+from tests.support.official_files import write_cifar10
 
 DIGITS = tuple("0123456789")
 KNOWN = "0,1,2,3,4,5"
@@ -81,8 +82,18 @@ def test_foreign_names_are_the_sets_that_are_there_without_the_runs_own(tmp_path
 def test_a_wrong_foreign_name_is_found_before_any_image_is_read() -> None:
     with pytest.raises(DataError, match="did you mean cifar100"):
         sources().foreign("cifar-100")
-    with pytest.raises(DataError, match=r"digits is the run's own data set; name another one as foreign"):
-        sources().foreign("digits")
+    for name in ("digits", "digits@train"):
+        with pytest.raises(DataError, match=r"digits is the run's own data set; name another one as foreign"):
+            sources().foreign(name)
+
+
+def test_images_to_select_by_come_from_a_training_split(tmp_path: Path) -> None:
+    write_cifar10(tmp_path)
+    of_digits = ImageSources(digit_config(), DIGITS, root=tmp_path)
+    drawn, test = of_digits.foreign("cifar10@train"), of_digits.foreign("cifar10")
+    assert (drawn.name, drawn.load().shape, len(drawn.load().labels)) == ("cifar10@train", (1, 8, 8), 20)
+    assert drawn.identity != test.identity
+    assert len(test.load().labels) == 4
 
 
 def identities(of: ImageSources) -> dict[str, tuple[str, str]]:

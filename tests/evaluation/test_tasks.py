@@ -30,7 +30,7 @@ from dsui.report.comparison import available, compare
 from tests.support.digit_runs import calibrated, evaluation, run
 
 KNOWN = "0,1,2,3,4,5"
-PLAIN = {"max_probability", "entropy", "max_logit", "energy", "sirc_energy", "uncertainty"}
+PLAIN = {"max_probability", "entropy", "max_logit", "energy", "sirc_energy", "uncertainty", "foreignness"}
 DENSITY = PLAIN | {
     *("density_max_probability", "density_entropy", "floored_posterior"),
     *("log_density", "sirc_log_density", "norm", "sirc_norm"),
@@ -358,7 +358,7 @@ def test_passes_of_a_sampling_method_give_mutual_information_and_lack_a_last_lay
     path = run(neck=True, dropout=0.2, known="8,9")
     evaluated = evaluation(path, method="mc-dropout", detectors=["react", "energy", "mahalanobis"], warn=heard.append)
     rows = by_score(rows_of("misclassification", evaluated))
-    assert rows.keys() == (PLAIN - {"energy", "sirc_energy"}) | {
+    assert rows.keys() == (PLAIN - {"energy", "sirc_energy", "foreignness"}) | {
         *("mutual_information", "mahalanobis", "sirc_mahalanobis")
     }
     assert heard == [

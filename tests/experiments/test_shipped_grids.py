@@ -37,6 +37,8 @@ def places(grid: Grid) -> Counter[tuple[str, str, str]]:
         ("cifar10-modern-selection", 23, 21),
         ("cifar10-modern", 15, 12),
         ("cifar10-attacks", 4, 4),
+        ("cifar10-doubles-selection", 29, 21),
+        ("digits-doubles", 5 * 6, 5 * 6),
         (
             "paper-sets",
             162,

@@ -11,7 +11,7 @@ import yaml
 
 from dsui.errors import DsuiError
 from dsui.methods.registry import names, option_kinds
-from dsui.recipe import Recipe
+from dsui.recipe import ADDED_LATER, Recipe
 from dsui.runs.config import RunConfig
 from dsui.runs.recipe_file import load_recipe
 
@@ -32,7 +32,15 @@ FULL = replace(
     known="cat,dog",
     held_out=0.1,
     skip_bad=True,
-    recipe=replace(PLAIN.recipe, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4)),
+    recipe=replace(
+        PLAIN.recipe,
+        mean=(0.5, 0.4, 0.3),
+        std=(0.2, 0.3, 0.4),
+        doubles="turns",
+        doubles_weight=0.5,
+        doubles_copies=3,
+        regmixup=0.25,
+    ),
 )
 
 
@@ -96,3 +104,10 @@ def test_a_mapping_that_lacks_something_is_refused(change: Any, error: type[Exce
     change(mapping)
     with pytest.raises(error):
         RunConfig.from_mapping(mapping)
+
+
+def test_settings_that_came_later_name_a_run_only_where_they_are_changed() -> None:
+    assert not set(ADDED_LATER) & set(PLAIN.mapping())
+    changed = replace(PLAIN, recipe=replace(PLAIN.recipe, doubles_weight=0.5)).mapping()
+    assert set(ADDED_LATER) & set(changed) == {"doubles_weight"}
+    assert RunConfig.from_mapping(changed).recipe.doubles_weight == 0.5
