@@ -1,12 +1,12 @@
-"""Training steps per second: dsui's step against an ordinary loop with a DataLoader, and against a plain linear head.
+"""Training steps per second: dsui's step against an ordinary loop with a DataLoader, a plain linear head, and doubles.
 
     python benchmarks/training.py [--out benchmarks/training-cpu.md]
 
 All steps train the same network on the same 50,000 random images in batches of 256 with Adam. The ordinary loop has a
 DataLoader whose workers crop and flip with Pillow (8 workers, or 2 on a machine with fewer than 8 processors), and on a
 GPU bfloat16 autocast and channels_last. On a GPU the networks are ResNet18 and VGG16 with the paper's neck. On a CPU it
-is the small net, and all steps are timed again with freed memory kept, as in `dsui train`. Times are medians of
-interleaved repeats, all in one run. On a GPU a second table shows where the time of a step goes.
+is the small net, and all steps are timed again with freed memory kept, as in `dsui train`. A step with doubles has a
+turned copy of each of its 256 images. Times are medians of interleaved repeats, all in one run. On a GPU a second table shows where the time of a step goes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -37,7 +38,7 @@ from dsui.training.step import Mode, own_stream
 from dsui.training.trainer import Trainer
 
 IMAGES, BATCH, CLASSES = 50_000, 256, 10
-ORDINARY, LINEAR = "ordinary loop, DataLoader", "linear head"
+ORDINARY, LINEAR, DOUBLES = "ordinary loop, DataLoader", "linear head", "doubles"
 EAGER, GRAPH, COMPILED = "dsui, eager", "dsui, one CUDA graph", "dsui, compiled and one CUDA graph"
 DETERMINISTIC = "dsui, one CUDA graph, deterministic"
 MODES: dict[str, Mode] = {EAGER: "eager", GRAPH: "graph", COMPILED: "compiled"}
@@ -225,6 +226,8 @@ def compare(
         trainers[name] = dsui_trainer(images, backbone, recipe, device, MODES[name])
         if name in own:
             trainers[f"{name}, {LINEAR}"] = dsui_trainer(images, backbone, recipe, device, MODES[name], "msp")
+            turned = replace(recipe, doubles="turns")
+            trainers[f"{name}, {DOUBLES}"] = dsui_trainer(images, backbone, turned, device, MODES[name])
     ways = {name: dsui_steps(trainer) for name, trainer in trainers.items()}
     if on_gpu:
         ways[DETERMINISTIC] = deterministic_steps(images, backbone, recipe, device)
@@ -245,6 +248,8 @@ def compare(
     ]
     costs = ", ".join(f"{timing[name] / timing[f'{name}, {LINEAR}']:.3f} ({name})" for name in own)
     lines += ["", f"Cost against the same step with a linear head: {costs}."]
+    doubled = ", ".join(f"{timing[f'{name}, {DOUBLES}'] / timing[name]:.3f} ({name})" for name in own)
+    lines += ["", f"Cost of doubles against the same step without: {doubled}."]
     if not on_gpu and keep_freed_memory():
         kept = measured(ways, counts, repeats, device)
         faster = ", ".join(f"{timing[name] / value:.2f} ({name}: {value:.2f} ms)" for name, value in kept.items())

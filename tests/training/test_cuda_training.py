@@ -23,6 +23,7 @@ from dsui.training.trainer import Trainer
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 STEPS = 50
 OTHER: dict[str, Any] = {"optimizer": "sgd", "peak_rate": 0.05, "sam": 0.05, "clip": 1.0, "average": "ema"}
+COPIES: dict[str, Any] = {"doubles": "turns", "regmixup": 0.5, "sam": 0.05, "optimizer": "sgd", "peak_rate": 0.05}
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def everything(trainer: Trainer) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize(
     ("method", "settings"),
     [(name, {}) for name in ("dsui", "msp", "logitnorm", "rkl", "dpn", "sde-net", "bbb", "g-openmax", "c2ae", "gdosr")]
-    + [("dsui", OTHER)],
+    + [("dsui", OTHER), ("dsui", COPIES), ("msp", COPIES), ("rotpred", {"regmixup": 0.5})],
 )
 def test_eager_and_captured_steps_agree_to_the_bit(gpu: torch.device, method: str, settings: dict[str, Any]) -> None:
     eager, graph = (trainer_on(gpu, mode, method, bfloat16=False, **settings) for mode in ("eager", "graph"))

@@ -86,7 +86,9 @@ def two_processes(out: Path, dtype: torch.dtype, settings: dict[str, Any]) -> li
     return [torch.load(out / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
-@pytest.mark.parametrize("settings", [SGD, {**SGD, "density_warm_up": 1, "initialize": True}])
+@pytest.mark.parametrize(
+    "settings", [SGD, {**SGD, "density_warm_up": 1, "initialize": True}, {**SGD, "doubles": "turns"}]
+)
 def test_two_processes_reach_the_weights_of_one_in_float64(tmp_path: Path, settings: dict[str, Any]) -> None:
     ranks = two_processes(tmp_path, torch.float64, settings)
     alone = run_steps(World(), torch.float64, settings).method.state_dict()
