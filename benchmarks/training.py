@@ -6,7 +6,8 @@ All steps train the same network on the same 50,000 random images in batches of 
 DataLoader whose workers crop and flip with Pillow (8 workers, or 2 on a machine with fewer than 8 processors), and on a
 GPU bfloat16 autocast and channels_last. On a GPU the networks are ResNet18 and VGG16 with the paper's neck. On a CPU it
 is the small net, and all steps are timed again with freed memory kept, as in `dsui train`. A step with doubles has a
-turned copy of each of its 256 images. Times are medians of interleaved repeats, all in one run. On a GPU a second table shows where the time of a step goes.
+turned copy of each of its 256 images. Times are medians of interleaved repeats, all in one run. On a GPU a second table
+shows where the time of a step goes.
 """
 
 from __future__ import annotations
