@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from dsui.data.dataset import MemorySet
 
-    Choice = Callable[[int], Tensor]
-    """From the number of images of a split to the indices of some of them."""
-
 
 @dataclass(frozen=True)
 class Split:
@@ -56,7 +53,7 @@ class RemoteFile:
 class DatasetInfo:
     """One data set. `load(root, split)` reads a split; downloads go to `folder` below the root.
 
-    `load_some(root, split, choice)` reads only the chosen images. A set has it if each image is a file of its own, so
+    `load_some(root, split, choice)` reads only the images whose indices `choice` gives for their number. A set has it if each image is a file of its own, so
     that this is less work than to read the split.
     """
 
@@ -69,7 +66,7 @@ class DatasetInfo:
     licence: str
     folder: str = ""
     files: tuple[RemoteFile, ...] = ()
-    load_some: Callable[[Path, str, Choice], MemorySet] | None = None
+    load_some: Callable[[Path, str, Callable[[int], Tensor]], MemorySet] | None = None
 
     def present(self, root: Path) -> tuple[str, ...]:
         """The splits of which at least one file lies below `root`; all of them for a data set inside a package."""

@@ -19,12 +19,12 @@ from dsui.data.decode import ImageError, decode_image, pixels, read_all
 from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged_file, missing_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
-
-    from dsui.data.info import Choice
+    from torch import Tensor
 
 NAME = "tiny-imagenet"
 FOLDER = "tiny-imagenet-200"
@@ -32,8 +32,8 @@ SIDE = 64
 SHAPE = (3, SIDE, SIDE)
 
 
-def tiny_imagenet(root: Path, split: str, choice: Choice | None = None) -> MemorySet:
-    """The images of a split, or those of them that `choice` names; the few grey photographs become RGB."""
+def tiny_imagenet(root: Path, split: str, choice: Callable[[int], Tensor] | None = None) -> MemorySet:
+    """The images of a split, or those whose indices `choice` gives for their number; the few grey photographs become RGB."""
     folder = root / FOLDER
     classes = tuple(sorted(_lines(folder / "wnids.txt")))
     listed = _train_files(folder / "train", classes) if split == "train" else _val_files(folder / "val", classes)
