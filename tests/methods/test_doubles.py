@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from dsui.deploy.predictor import Predictor
 from dsui.errors import DsuiError
 from dsui.head import MoGMMHead
 from dsui.methods.doubles import Doubles
@@ -18,6 +19,7 @@ from dsui.methods.registry import build
 from dsui.outputs import Outputs
 from dsui.runs.recipe_file import load_recipe
 from dsui.scores import all_scores, reference
+from tests.support.digit_runs import HELD_OUT, evaluation, run
 from tests.support.on_digits import TrainedRun, images, means, noise, three_seeds, trainer_for
 
 COUNTS = torch.tensor([30, 10, 20, 25, 15])
@@ -203,3 +205,17 @@ def test_a_method_without_turned_images_sees_no_turns() -> None:
 
 def test_noise_is_foreign_to_the_density_of_the_upright_classes() -> None:
     assert all(noise(run, "density_energy") > 0.95 for run in three_seeds("dsui", doubles="turns"))
+
+
+def test_a_run_with_doubles_is_evaluated_and_predicts_like_any_other() -> None:
+    path = run("dsui", known="0,1,2,4,5,9", held_out=HELD_OUT, epochs=4, doubles="turns")
+    with evaluation(path, detectors=["mahalanobis", "vim"]) as found:
+        rows = found.evaluate(["misclassification", "open-set"])
+    scores = {row.score for row in rows if row.task == "open-set"}
+    assert {"uncertainty", "foreignness", "turned_evidence", "mahalanobis", "vim", "log_density"} <= scores
+    assert {row.recipe for row in rows} == {f"demo, doubles=turns, epochs=4, calibration={HELD_OUT:g}"}
+    predictor = Predictor.load(path)
+    prediction = predictor.predict(images("test", 0).images[:8])
+    assert prediction.probabilities.shape == (8, 6)
+    assert len(predictor.classes) == 6
+    assert predictor.threshold(coverage=0.9).images == len(predictor.calibration.uncertainties) > 0

@@ -53,8 +53,8 @@ class RemoteFile:
 class DatasetInfo:
     """One data set. `load(root, split)` reads a split; downloads go to `folder` below the root.
 
-    `load_some(root, split, choice)` reads only the images whose indices `choice` gives for their number. A set has it if each image is a file of its own, so
-    that this is less work than to read the split.
+    `load_some(root, split, choice)` reads only the images whose indices `choice` gives for their number. A set has it
+    if each image is a file of its own, so that this is less work than to read the split.
     """
 
     name: str

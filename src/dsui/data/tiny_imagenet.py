@@ -33,7 +33,7 @@ SHAPE = (3, SIDE, SIDE)
 
 
 def tiny_imagenet(root: Path, split: str, choice: Callable[[int], Tensor] | None = None) -> MemorySet:
-    """The images of a split, or those whose indices `choice` gives for their number; the few grey photographs become RGB."""
+    """The images of a split, or those whose indices `choice` gives for their number; the few grey ones become RGB."""
     folder = root / FOLDER
     classes = tuple(sorted(_lines(folder / "wnids.txt")))
     listed = _train_files(folder / "train", classes) if split == "train" else _val_files(folder / "val", classes)
