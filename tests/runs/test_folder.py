@@ -226,7 +226,7 @@ def test_weights_carry_the_settings(tmp_path: Path) -> None:
     with RunFolder.create(tmp_path, CONFIG) as folder:
         folder.save_weights({"a": torch.ones(2)}, {"calibration": "{}"})
     _, metadata = load_weights(tmp_path / "model.safetensors")
-    assert metadata.keys() == {"calibration", "config", "schema"}
+    assert metadata.keys() == {"calibration", "config", "schema", "sha256", "sha256_header"}
     assert RunConfig.from_mapping(json.loads(metadata["config"])) == CONFIG
 
 

@@ -127,17 +127,20 @@ def epochs_logged(run: Path) -> int:
     return len((run / "log.jsonl").read_text().splitlines()) if (run / "log.jsonl").exists() else 0
 
 
-def test_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("trial", "most"), [(0, 3), *(pytest.param(trial, 4, marks=pytest.mark.soak) for trial in range(1, 26))]
+)
+def test_killed_run_resumes_to_the_same_bits(tmp_path: Path, trial: int, most: int) -> None:
     """SIGKILL at random moments, many checkpoints, and at the end the weights and log of an undisturbed run."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [*COMMAND, *SETTINGS, "--quiet", "--checkpoint-seconds", "0.01", "--out"]
     subprocess.run([*command, str(whole)], check=True, env=environment)
-    kills, chance = 0, random.Random(0)  # noqa: S311
+    kills, chance = 0, random.Random(trial)  # noqa: S311
     for attempt in range(40):
         resume = ["--resume"] if (broken / "config.yaml").exists() else []
         process = subprocess.Popen([*command, str(broken), *resume], env=environment)
-        if kills < 3:
+        if kills < most:
             began = last_save(broken)
             while process.poll() is None:  # until it has saved in epoch 0, 1 or 2, and a random moment longer
                 if last_save(broken) > began and epochs_logged(broken) >= kills:

@@ -46,10 +46,9 @@ def write_atomic(
     """Let `write` fill a temporary file, and rename it to `path`.
 
     A kill or a full disk leaves the former file. `durable` also forces the new file to the disk before the rename, so
-    that a power cut leaves one of the two whole. `former` is a name under which the former file is kept; a kill between
-    the two renames leaves it under this name alone. `temporary` is by default a name that no other call uses, and what
-    killed processes left under such names is removed. A link is followed and its target replaced. A device or a pipe is
-    written to directly.
+    that a power cut leaves one of the two whole. `former` is a name under which the former file is kept. `temporary` is
+    by default a name that no other call uses, and what killed processes left under such names is removed. A link is
+    followed and its target replaced. A device or a pipe is written to directly.
     """
     path = path.resolve() if path.is_symlink() else path
     if path.exists() and not path.is_file() and not path.is_dir():
@@ -74,9 +73,8 @@ def write_atomic(
                 os.fsync(stream.fileno())
             if sys.platform == "win32":
                 stream.close()  # Windows does not rename an open file; elsewhere its lock shows that it is in use
-            if former is not None:
-                with contextlib.suppress(FileNotFoundError):
-                    path.replace(former)
+            if former is not None and path.exists():
+                _give_second_name(path, former)
             temporary.replace(path)
     except (OSError, RuntimeError) as error:
         # torch's zip writer turns an error of the disk into a RuntimeError
@@ -210,6 +208,15 @@ def _is_at(stream: FileIO, path: Path) -> bool:
         return os.path.samestat(os.fstat(stream.fileno()), os.stat(path, follow_symlinks=False))
     except FileNotFoundError:
         return False
+
+
+def _give_second_name(path: Path, second: Path) -> None:
+    """Make `second` a name of the file at `path`, in place of another file; no byte is copied."""
+    second.unlink(missing_ok=True)
+    try:
+        os.link(path, second)
+    except OSError:  # the file system knows one name for a file, and until the next rename it is this one
+        path.replace(second)
 
 
 def _open_temporary(path: Path) -> IO[bytes]:
