@@ -302,16 +302,15 @@ def test_rows_of_a_run_that_may_only_be_read_are_kept_elsewhere(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = tmp_path / "rows.jsonl"
-    append, wait = files.append_lines, files.wait_for_lock
 
-    def read_only(path: Path) -> None:  # the mode of a folder does not bind a superuser
+    def outside(path: Path) -> Path:  # the mode of a folder does not bind a superuser
         if path.is_relative_to(run):
             raise OSError(30, "Read-only file system")
+        return path
 
-    monkeypatch.setattr(
-        "dsui.evaluation.results.append_lines", lambda path, lines: read_only(path) or append(path, lines)
-    )
-    monkeypatch.setattr("dsui.evaluation.cache.wait_for_lock", lambda path: read_only(path) or wait(path))
+    append, wait = files.append_lines, files.wait_for_lock
+    monkeypatch.setattr("dsui.evaluation.results.append_lines", lambda path, lines: append(outside(path), lines))
+    monkeypatch.setattr("dsui.evaluation.cache.wait_for_lock", lambda path: wait(outside(path)))
     before = sorted(run.rglob("*"))
     assert "(Read-only file system); keep the rows elsewhere with --out FILE.jsonl." in fails(run, *MISSED)
     for times in (1, 2):

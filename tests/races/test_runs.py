@@ -29,8 +29,19 @@ from tests.support.racing import at_once, forks, rounds, started
 
 pytestmark = forks
 MOST_KILLS = 3
-SETTINGS = {"epochs": 4, "dropout": 0.2, "average": "ema", "ema_decay": 0.9, "density_warm_up": 1, "initialize": True}
-EVERYTHING = replace(digit_config("dsui", neck=True, padding=1, flip=True, **SETTINGS), data="digits-256")
+EVERYTHING = digit_config(
+    "dsui",
+    epochs=4,
+    neck=True,
+    dropout=0.2,
+    average="ema",
+    ema_decay=0.9,
+    density_warm_up=1,
+    initialize=True,
+    padding=1,
+    flip=True,
+)
+EVERYTHING = replace(EVERYTHING, data="digits-256")
 """A state in every part: moments, an average, dropout, a warm-up that ends in EM."""
 
 

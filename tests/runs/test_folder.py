@@ -26,6 +26,7 @@ from dsui.runs.recipe_file import changed, load_recipe
 from dsui.runs.weights import load_weights
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from multiprocessing.connection import Connection
 
 RECIPE = load_recipe("demo", "digits", {"mean": [0.5, 0.5], "std": [1, 1]})
@@ -326,7 +327,7 @@ def rot(path: Path) -> None:
     path.write_bytes(content)
 
 
-DAMAGES = {"damaged": rot, "missing": Path.unlink}
+DAMAGES: dict[str, Callable[[Path], None]] = {"damaged": rot, "missing": Path.unlink}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

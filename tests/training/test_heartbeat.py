@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack
 
 import pytest
-from torch.distributed import HashStore
+from torch._C._distributed_c10d import HashStore
 
 from dsui.training.distributed import World
 from dsui.training.heartbeat import ENDED_AFTER, NAMED_AFTER, Counters, Heartbeat, Silence
