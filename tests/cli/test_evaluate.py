@@ -20,6 +20,7 @@ from dsui.errors import DsuiError
 from dsui.evaluation import TASKS
 from dsui.evaluation.results import ResultRow, read
 from dsui.evaluation.tasks import EPSILONS
+from dsui.runs import files
 from tests.support import digit_runs
 
 runner = CliRunner()
@@ -217,7 +218,8 @@ def test_a_run_that_cannot_be_read_or_written_is_told_before_any_work(run: Path,
     assert "model.safetensors is missing; train the run to its end" in fails(run, tmp_path / "empty")
     assert not (run / "results.jsonl").exists(), "all runs are looked at before the first is evaluated"
     (run / "results.jsonl").mkdir()
-    assert "results.jsonl could not be written (Is a directory)" in fails(run, *MISSED)
+    elsewhere = "results.jsonl could not be written (Is a directory); keep the rows elsewhere with --out FILE.jsonl."
+    assert elsewhere in fails(run, *MISSED)
     assert not (run / "outputs").exists()
     (run / "results.jsonl").rmdir()
     (run / "outputs").write_text("")
@@ -294,3 +296,30 @@ def test_a_mistyped_score_is_told_before_any_work(run: Path) -> None:
 def test_a_detector_that_was_asked_for_is_shown_though_it_is_a_variant(run: Path) -> None:
     assert "max_logit" not in dsui("evaluate", run, *MISSED).stdout
     assert "max_logit" in dsui("evaluate", run, *MISSED, "--detectors", "max-logit").stdout
+
+
+def test_rows_of_a_run_that_may_only_be_read_are_kept_elsewhere(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+
+    def outside(path: Path) -> Path:  # the mode of a folder does not bind a superuser
+        if path.is_relative_to(run):
+            raise OSError(30, "Read-only file system")
+        return path
+
+    append, wait = files.append_lines, files.wait_for_lock
+    monkeypatch.setattr("dsui.evaluation.results.append_lines", lambda path, lines: append(outside(path), lines))
+    monkeypatch.setattr("dsui.evaluation.cache.wait_for_lock", lambda path: wait(outside(path)))
+    before = sorted(run.rglob("*"))
+    assert "(Read-only file system); keep the rows elsewhere with --out FILE.jsonl." in fails(run, *MISSED)
+    for times in (1, 2):
+        result = dsui("evaluate", run, *MISSED, "--out", rows)
+        assert result.exit_code == 0, result.output
+        assert "misclassification" in result.stdout, "the table is printed"
+        found, problems = read([rows])
+        assert (len({row.score for row in found}) > 5, problems) == (True, [])
+        assert len(found) % times == 0
+        assert "so the outputs are not kept." in " ".join(result.stderr.split())
+    assert len(found) == 2 * len({(row.task, row.score) for row in found}), "rows are added, as in the run"
+    assert [path for path in sorted(run.rglob("*")) if path not in before and path.name != "outputs"] == []

@@ -25,6 +25,7 @@ from dsui.cli.predict import _to_json
 from dsui.data.registry import load
 from dsui.deploy.predictor import Predictor
 from dsui.deploy.rows import PredictionRow
+from dsui.runs.files import open_exclusively
 
 SHAPE = ["--size", "8", "--channels", "1"]
 OPTIONS = [*SHAPE, "--backbone", "small", "--recipe", "demo", "--device", "cpu", "--quiet"]
@@ -295,3 +296,22 @@ def test_own_images_are_calibrated_with_a_tenth_unless_told_otherwise(
 def test_help_ends_with_an_example(dsui: Predict) -> None:
     answer = dsui("--help")
     assert "Example: dsui predict runs/mine photos --coverage 0.95 --out predictions.csv" in answer.out
+
+
+def test_a_file_that_another_process_writes_is_left_to_it(dsui: Predict, place: Place, tmp_path: Path) -> None:
+    with open_exclusively(tmp_path / "p.csv.part") as other:
+        other.write(b"rows of the other")
+        answer = dsui(place.run, place.noise, "--out", tmp_path / "p.csv")
+        assert answer.status == 1
+        assert f"{tmp_path / 'p.csv'} is being written by another process; wait until it ends, or choose" in answer.err
+        assert (tmp_path / "p.csv.part").read_text() == "rows of the other"
+    assert dsui(place.run, place.noise, "--out", tmp_path / "p.csv").status == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.csv"]
+
+
+def test_a_part_that_is_a_link_is_not_followed(dsui: Predict, place: Place, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("years of work")
+    (tmp_path / "p.csv.part").symlink_to(tmp_path / "precious")
+    answer = dsui(place.run, place.noise, "--out", tmp_path / "p.csv")
+    assert f"{tmp_path / 'p.csv'} cannot be written (p.csv.part is a link); choose another --out." in answer.err
+    assert (tmp_path / "precious").read_text() == "years of work"

@@ -98,3 +98,23 @@ def test_a_published_set_is_stamped_by_its_files_below_the_root(tmp_path: Path) 
 def test_a_name_that_is_no_data_set_is_told() -> None:
     with pytest.raises(DataError, match="did you mean cifar10"):
         stamp("cifar-10", "test")
+
+
+@pytest.mark.parametrize(("size", "position"), [(100, 50), (10_000, 0), (10_000, 9_999), (5_000, 4_500), (4_096, 1)])
+def test_other_content_of_equal_size_and_time_is_noticed(tmp_path: Path, size: int, position: int) -> None:
+    name, path = f"folder:{tmp_path}", tmp_path / "test" / "cat" / "1.png"
+    path.parent.mkdir(parents=True)
+    content = bytearray(size)
+    path.write_bytes(content)
+    times, before = path.stat(), stamp(name, "test")
+    assert stamp(name, "test") == before
+    content[position] = 1
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert stamp(name, "test") != before
+
+
+def test_a_pipe_among_the_images_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "test").mkdir()
+    os.mkfifo(tmp_path / "test" / "pipe.png")
+    assert stamp(f"folder:{tmp_path}", "test")

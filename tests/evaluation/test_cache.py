@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from dsui.data.augment import Transform
@@ -31,6 +32,7 @@ from dsui.evaluation.cache import ImageSource, OutputCache, StoredOutputs
 from dsui.methods.method import Method
 from dsui.outputs import Outputs
 from dsui.runs.config import RunConfig
+from dsui.runs.files import wait_for_lock
 from dsui.runs.folder import WEIGHTS
 from dsui.runs.model import Model, RunFacts, run_facts
 from dsui.runs.recipe_file import load_recipe
@@ -267,7 +269,40 @@ def half_written(paths: list[Path]) -> None:
     paths[2].unlink()
 
 
-DAMAGES = [removed, last_removed, renamed, exchanged, one_too_many, of_another_run, not_ours, half_written]
+def one_bit_wrong(paths: list[Path]) -> None:
+    content = bytearray(paths[1].read_bytes())
+    content[-3] ^= 1
+    paths[1].write_bytes(content)
+
+
+def one_digit_of_the_metadata_wrong(paths: list[Path]) -> None:
+    content = paths[2].read_bytes()
+    assert b'"count":"230"' in content
+    paths[2].write_bytes(content.replace(b'"count":"230"', b'"count":"231"'))
+
+
+def without_a_checksum(paths: list[Path]) -> None:
+    """As earlier versions wrote them."""
+    for path in paths:
+        with safe_open(path, "pt") as content:
+            tensors = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
+            metadata = {name: text for name, text in content.metadata().items() if not name.startswith("sha256")}
+        save_file(tensors, path, metadata)
+
+
+DAMAGES = [
+    removed,
+    last_removed,
+    renamed,
+    exchanged,
+    one_too_many,
+    of_another_run,
+    not_ours,
+    half_written,
+    one_bit_wrong,
+    one_digit_of_the_metadata_wrong,
+    without_a_checksum,
+]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -526,3 +561,45 @@ def test_sets_that_wait_to_be_read_are_not_waited_for_when_one_cannot_be(facts: 
     asked.close()  # type: ignore[attr-defined]
     time.sleep(0.7)
     assert read == ["a"]
+
+
+def test_each_chunk_is_read_once_to_check_it(facts: RunFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    OutputCache(facts, CPU).get(source())
+    checked: list[Path] = []
+    monkeypatch.setattr("dsui.evaluation.cache.check_seal", checked.append)
+    again = OutputCache(facts, CPU)
+    found = [again.get(source()) for _ in range(3)]
+    assert checked == list(found[0].paths)
+
+
+def test_outputs_of_a_run_that_may_only_be_read_are_used_and_new_ones_not_kept(
+    facts: RunFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    OutputCache(facts, CPU).get(source())
+    before = sorted(facts.path.rglob("*"))
+
+    def refused(path: Path) -> object:
+        if path.is_relative_to(facts.path):  # the mode of a folder does not bind a superuser
+            raise OSError(errno.EROFS, "Read-only file system")
+        return wait_for_lock(path)
+
+    monkeypatch.setattr("dsui.evaluation.cache.wait_for_lock", refused)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    said: list[str] = []
+    with OutputCache(facts, CPU, warn=said.append) as cache:
+        assert asked_by(lambda: cache.get(source())) == 0
+        assert said == []
+        for name in ("other", "third", "other"):
+            assert right(cache.get(source(name, name)))
+    assert said == [
+        f"{facts.path / 'outputs'} cannot be written to (Read-only file system), so the outputs are not kept."
+    ]
+    assert sorted(facts.path.rglob("*")) == before
+
+
+def test_what_a_killed_process_left_of_a_chunk_is_removed(facts: RunFacts) -> None:
+    (facts.path / "outputs").mkdir()
+    left = facts.path / "outputs" / "svhn-0123456789ab-00000.safetensors.part"
+    left.write_bytes(b"half")
+    OutputCache(facts, CPU).get(source())
+    assert not left.exists()

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from dsui.data.pipeline import open_loader
+from dsui.data.pipeline import Batch, open_loader
 from dsui.data.registry import load
-from dsui.errors import DsuiError
+from dsui.errors import DivergenceError, DsuiError
 from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.sources import ImageSources
-from dsui.outputs import DEFINITION
-from dsui.runs.calibration import CALIBRATION, Calibration, even_choice, measure
+from dsui.outputs import DEFINITION, Outputs
+from dsui.runs.calibration import CALIBRATION, Calibration, _sorted, even_choice, measure
 from dsui.runs.folder import WEIGHTS
 from dsui.runs.images import held_out_images, training_images
 from dsui.runs.model import load_model, run_facts
@@ -51,6 +51,30 @@ def test_a_calibration_survives_its_text_to_the_bit() -> None:
 def test_a_strange_text_is_refused(text: str) -> None:
     with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):
         Calibration.from_text(text)
+
+
+@pytest.mark.parametrize("number", ["Infinity", "-Infinity", "NaN"])
+@pytest.mark.parametrize("where", ["uncertainties", "mean", "floor"])
+def test_a_number_that_is_none_is_refused(number: str, where: str) -> None:
+    """An infinite uncertainty among the images would make a threshold that accepts everything."""
+    own = Calibration(
+        Reference({"energy": Moments(3.25, 1.0)}, 4.25), torch.tensor([0.5, 1.25]).double(), torch.zeros(2)
+    )
+    text = own.to_text()
+    digits = {"uncertainties": "1.25", "mean": "3.25", "floor": "4.25"}[where]
+    Calibration.from_text(text)
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        Calibration.from_text(text.replace(digits, number))
+
+
+def test_uncertainties_that_are_no_numbers_end_the_training_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Reference({}, None)
+    outputs = Outputs(torch.zeros(2, 1), torch.zeros(2, 2))
+    batch = Batch(torch.zeros(2, 1, 1, 1), torch.zeros(2, dtype=torch.int64), torch.arange(2))
+    infinite = {"uncertainty": torch.tensor([0.0, torch.inf])}
+    monkeypatch.setattr("dsui.runs.calibration.all_scores", lambda *_: infinite)
+    with pytest.raises(DivergenceError, match="the uncertainty of 1 of 2 held-out images is not a number or infinite"):
+        _sorted(known, [(outputs, batch)])
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -107,3 +107,15 @@ def test_it_predicts_as_another_method_that_reads_its_weights(earlier: Path) -> 
     model = load_model(run_facts(earlier, "dsui-density"), torch.device("cpu"))
     assert model.facts.config.method == "dsui-density"
     assert model.method.get_parameter("head.means").shape == torch.Size([10, 4, 128])
+
+
+def test_it_has_no_checksum_and_whoever_uses_it_is_told(earlier: Path, tmp_path: Path) -> None:
+    sentence = f"the weights of {earlier} are of an earlier dsui, without a checksum, so damage may go unnoticed."
+    assert run_facts(earlier).notes == [sentence]
+    (tmp_path / "image.png").write_bytes(b"no image")
+    for command in (
+        ["evaluate", str(earlier), "--tasks", "misclassification", "--no-cache"],
+        ["predict", str(earlier), str(tmp_path / "image.png")],
+    ):
+        result = CliRunner().invoke(app, command)
+        assert f"Note: {sentence}" in result.stderr.replace("\n", " ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -13,7 +14,15 @@ from typing import IO
 import pytest
 
 from dsui.errors import RunError
-from dsui.runs.files import append_lines, lock_or_refuse, wait_for_lock, write_atomic
+from dsui.runs.files import (
+    append_lines,
+    lock_or_refuse,
+    open_exclusively,
+    remove_lock,
+    wait_for_lock,
+    write_atomic,
+    write_bytes,
+)
 
 
 def half_then(error: Exception) -> Callable[[IO[bytes]], object]:
@@ -164,3 +173,164 @@ def test_a_second_process_waits_until_the_first_is_done(tmp_path: Path) -> None:
         process.communicate()
     assert entered.wait(60)
     thread.join()
+
+
+def enter(path: Path) -> None:
+    with wait_for_lock(path):
+        pass
+
+
+@pytest.mark.parametrize("lock", [lock_or_refuse, enter])
+def test_a_lock_that_is_a_link_is_refused_and_its_target_left_alone(
+    tmp_path: Path, lock: Callable[[Path], object]
+) -> None:
+    target, link = tmp_path / "precious", tmp_path / ".lock"
+    target.write_text("12")
+    link.symlink_to(target)
+    with pytest.raises(OSError, match=r"\.lock is a link"):
+        lock(link)
+    assert target.read_text() == "12"
+    link.unlink()
+    link.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(OSError, match=r"\.lock is a link"):
+        lock(link)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_lock_that_becomes_a_link_at_the_last_moment_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "precious").write_text("12")
+    (tmp_path / ".lock").symlink_to(tmp_path / "precious")
+    monkeypatch.setattr(Path, "is_symlink", lambda _: False)
+    with pytest.raises(OSError, match="symbolic links"):
+        lock_or_refuse(tmp_path / ".lock")
+    assert (tmp_path / "precious").read_text() == "12"
+
+
+def test_a_file_that_is_no_lock_is_not_emptied_under_any_name(tmp_path: Path) -> None:
+    precious, lock = tmp_path / "precious", tmp_path / ".lock"
+    precious.write_text("years of work")
+    lock.hardlink_to(precious)
+    with pytest.raises(OSError, match="not a lock of dsui"):
+        lock_or_refuse(lock)
+    assert precious.read_text() == "years of work"
+
+
+@pytest.mark.parametrize("lock", [lock_or_refuse, enter])
+def test_a_pipe_in_the_place_of_a_lock_is_refused_and_not_waited_for(
+    tmp_path: Path, lock: Callable[[Path], object]
+) -> None:
+    os.mkfifo(tmp_path / ".lock")
+    with pytest.raises(OSError, match=r"\.lock is not a file"):
+        lock(tmp_path / ".lock")
+
+
+def test_a_lock_removed_before_it_was_taken_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second process has opened the file when the first removes it and a third makes a new one."""
+    path, take, held = tmp_path / ".lock", fcntl.flock, []
+    first = lock_or_refuse(path)
+
+    def late(stream: IO[bytes], how: int) -> None:
+        monkeypatch.undo()
+        remove_lock(first, path)
+        held.append(lock_or_refuse(path))
+        take(stream, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(BlockingIOError):
+        lock_or_refuse(path)
+    held[0].close()
+
+
+def test_a_lock_is_held_until_its_file_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, unlink = tmp_path / ".lock", Path.unlink
+    held = lock_or_refuse(path)
+
+    def while_held(file: Path, missing_ok: bool = False) -> None:
+        with pytest.raises(BlockingIOError):
+            lock_or_refuse(path)
+        unlink(file, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", while_held)
+    remove_lock(held, path)
+    assert not path.exists()
+    assert held.closed
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_that_writes(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    program = (
+        "import os, sys; from pathlib import Path; from dsui.runs.files import write_atomic\n"
+        "write_atomic(Path(sys.argv[1]), lambda stream: os.kill(os.getpid(), 9))"
+    )
+    subprocess.run([sys.executable, "-c", program, path], check=False)
+    assert len(list(tmp_path.glob("report.html.*.tmp"))) == 1
+    others = [tmp_path / "report.html.notes.tmp", tmp_path / "other.html.0123456789ab.tmp"]
+    for other in others:
+        other.touch()
+    write_bytes(path, b"whole")
+    assert sorted(tmp_path.iterdir()) == sorted([path, *others])
+
+
+def test_what_a_living_process_writes_is_not_taken_for_abandoned(tmp_path: Path) -> None:
+    """Neither before nor after its file is locked."""
+    path = tmp_path / "file"
+    program = (
+        "import sys; from pathlib import Path; from dsui.runs.files import write_atomic\n"
+        "def write(stream): stream.write(b'slow'); print('writing', flush=True); sys.stdin.read()\n"
+        "write_atomic(Path(sys.argv[1]), write)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as slow:
+        assert slow.stdout is not None
+        assert slow.stdout.readline() == "writing\n"
+        write_bytes(path, b"fast")
+        assert path.read_bytes() == b"fast"
+        slow.communicate()
+        assert slow.returncode == 0
+    assert path.read_bytes() == b"slow"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_part_is_written_by_one_process_and_a_finished_one_is_not_touched(tmp_path: Path) -> None:
+    part, whole = tmp_path / "p.csv.part", tmp_path / "p.csv"
+    part.write_bytes(b"left by a kill")
+    with open_exclusively(part) as stream:
+        assert part.read_bytes() == b""
+        with pytest.raises(BlockingIOError):
+            open_exclusively(part)
+        stream.write(b"rows")
+        part.replace(whole)
+        with open_exclusively(part) as following:
+            following.write(b"others")
+    assert (whole.read_bytes(), part.read_bytes()) == (b"rows", b"others")
+
+
+def test_a_part_opened_before_it_was_renamed_is_not_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part, whole, take = tmp_path / "p.csv.part", tmp_path / "p.csv", fcntl.flock
+    part.write_bytes(b"rows")
+
+    def late(stream: IO[bytes], how: int) -> None:
+        monkeypatch.undo()
+        part.replace(whole)
+        take(stream, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    open_exclusively(part).close()
+    assert whole.read_bytes() == b"rows"
+
+
+def test_where_files_cannot_be_locked_each_process_has_a_part_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", unknown)
+    with open_exclusively(tmp_path / "p.csv.part") as stream:
+        assert Path(str(stream.name)) == tmp_path / f"p.csv.{os.getpid()}.part"
+    write_bytes(tmp_path / "file", b"without locks")
+    append_lines(tmp_path / "file", b"too\n")
+    assert (tmp_path / "file").read_bytes() == b"without locks\ntoo\n"

@@ -19,12 +19,14 @@ import torch
 import yaml
 
 from dsui.errors import RunError
+from dsui.runs import checkpoint
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import RunFolder
 from dsui.runs.recipe_file import changed, load_recipe
 from dsui.runs.weights import load_weights
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from multiprocessing.connection import Connection
 
 RECIPE = load_recipe("demo", "digits", {"mean": [0.5, 0.5], "std": [1, 1]})
@@ -226,7 +228,7 @@ def test_weights_carry_the_settings(tmp_path: Path) -> None:
     with RunFolder.create(tmp_path, CONFIG) as folder:
         folder.save_weights({"a": torch.ones(2)}, {"calibration": "{}"})
     _, metadata = load_weights(tmp_path / "model.safetensors")
-    assert metadata.keys() == {"calibration", "config", "schema"}
+    assert metadata.keys() == {"calibration", "config", "schema", "sha256", "sha256_header"}
     assert RunConfig.from_mapping(json.loads(metadata["config"])) == CONFIG
 
 
@@ -278,3 +280,161 @@ def test_a_trained_run_without_its_checkpoint_is_not_trained_again(tmp_path: Pat
     with pytest.raises(RunError, match="is trained and its checkpoint is gone, so there is nothing to resume"):
         RunFolder.resume(tmp_path / "run", CONFIG)
     assert (tmp_path / "run" / "log.jsonl").read_text() == '{"step": 1}\n'
+
+
+def two_states(path: Path) -> RunFolder:
+    folder = RunFolder.create(path, CONFIG)
+    for step in (1, 2):
+        folder.save_state({"step": step, "weights": torch.full((30_000,), float(step))})
+    return folder
+
+
+def step_of(state: dict[str, Any] | None) -> object:
+    return None if state is None else state["step"]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_the_checkpoint_before_the_newest_stays_until_the_run_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refused)
+    with two_states(tmp_path) as folder:
+        first = (tmp_path / "state.former.pt").stat().st_ino
+        assert step_of(RunFolder.read_state(tmp_path, "cpu", "state.former.pt")) == 1
+        folder.save_state({"step": 3})
+        assert step_of(RunFolder.read_state(tmp_path, "cpu", "state.former.pt")) == 2
+        assert step_of(RunFolder.read_state(tmp_path, "cpu")) == 3
+        assert (tmp_path / "state.former.pt").stat().st_ino != first
+        folder.finish()
+        assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "config.yaml", "log.jsonl", "state.pt"]
+
+
+def test_no_byte_of_a_checkpoint_is_copied_to_keep_it(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path, CONFIG) as folder:
+        folder.save_state({"step": 1})
+        first = (tmp_path / "state.pt").stat().st_ino
+        folder.save_state({"step": 2})
+        assert (tmp_path / "state.former.pt").stat().st_ino == first
+
+
+def rot(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {"damaged": rot, "missing": Path.unlink}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_ruined_checkpoint_costs_an_interval_and_not_the_run(tmp_path: Path, damage: str) -> None:
+    said: list[str] = []
+    two_states(tmp_path).close()
+    DAMAGES[damage](tmp_path / "state.pt")
+    with RunFolder.resume(tmp_path, CONFIG) as folder:
+        assert step_of(folder.load_state("cpu", said.append)) == 1
+        assert said == [f"{tmp_path / 'state.pt'} is {damage}, so the run goes on from the checkpoint before it."]
+        assert step_of(RunFolder.read_state(tmp_path, "cpu")) == 1, "the ruined one is never kept as the former"
+        folder.save_state({"step": 2})
+        assert step_of(RunFolder.read_state(tmp_path, "cpu", "state.former.pt")) == 1
+
+
+def test_two_ruined_checkpoints_are_told(tmp_path: Path) -> None:
+    two_states(tmp_path).close()
+    rot(tmp_path / "state.former.pt")
+    with RunFolder.resume(tmp_path, CONFIG) as folder:
+        assert step_of(folder.load_state("cpu")) == 2
+    rot(tmp_path / "state.pt")
+    with (
+        RunFolder.resume(tmp_path, CONFIG) as folder,
+        pytest.raises(RunError, match=r"neither .*state\.pt nor state\.former\.pt beside it is a whole checkpoint"),
+    ):
+        folder.load_state("cpu")
+    (tmp_path / "state.former.pt").unlink()
+    with RunFolder.resume(tmp_path, CONFIG) as folder, pytest.raises(RunError, match=r"state\.pt is not a whole"):
+        folder.load_state("cpu")
+
+
+def test_a_run_of_which_only_the_former_checkpoint_is_left_is_not_begun_anew(tmp_path: Path) -> None:
+    two_states(tmp_path).close()
+    (tmp_path / "state.pt").unlink()
+    with pytest.raises(RunError, match="already holds a run"):
+        RunFolder.create(tmp_path, CONFIG)
+
+
+def test_the_checkpoint_of_another_run_is_refused_and_the_differences_named(tmp_path: Path) -> None:
+    other = replace(CONFIG, seed=1, recipe=changed(RECIPE, "digits", {"peak_rate": 0.5}))
+    with RunFolder.create(tmp_path / "other", other) as folder:
+        folder.save_state({"step": 7})
+    with two_states(tmp_path / "run") as folder:
+        os.replace(tmp_path / "other" / "state.pt", tmp_path / "run" / "state.pt")
+        with pytest.raises(RunError) as caught:
+            folder.load_state("cpu")
+    assert str(caught.value) == (
+        f"{tmp_path / 'run' / 'state.pt'} is the checkpoint of another run (seed: 1 there, 0 here; peak_rate: 0.5 "
+        f"there, {RECIPE.peak_rate} here); bring back that of this run, or choose another --out."
+    )
+
+
+def test_a_checkpoint_of_a_setting_that_came_later_is_of_the_same_run_at_its_default(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path, CONFIG) as folder:
+        folder.save_state({"step": 1})
+        state = RunFolder.read_state(tmp_path, "cpu")
+        assert state is not None
+        older = {key: value for key, value in json.loads(state["config"]).items() if key not in {"sam", "held_out"}}
+        checkpoint.save_state(tmp_path / "state.pt", {**state, "config": json.dumps(older)})
+        assert step_of(folder.load_state("cpu")) == 1
+
+
+@pytest.mark.parametrize("config", ["[]", "{", '"text"', "{}", 5])
+def test_a_checkpoint_that_does_not_say_whose_it_is_is_refused(tmp_path: Path, config: object) -> None:
+    with RunFolder.create(tmp_path, CONFIG) as folder:
+        checkpoint.save_state(tmp_path / "state.pt", {"step": 1, "config": config})
+        with pytest.raises(RunError, match=r"state\.pt does not say which run it is of"):
+            folder.load_state("cpu")
+
+
+def test_a_checkpoint_of_an_earlier_version_is_used_with_a_sentence(tmp_path: Path) -> None:
+    said: list[str] = []
+    with RunFolder.create(tmp_path, CONFIG) as folder:
+        checkpoint.save_state(tmp_path / "state.pt", {"step": 1})
+        assert step_of(folder.load_state("cpu", said.append)) == 1
+    assert said == [
+        f"{tmp_path / 'state.pt'} is from an earlier dsui, so it cannot be checked whether it is of this run."
+    ]
+
+
+def test_what_a_discarded_run_leaves_to_the_next_is_not_removed(tmp_path: Path) -> None:
+    """The next one comes between the removal of the lock and that of the folder."""
+    path = tmp_path / "run"
+    folder = RunFolder.create(path, CONFIG)
+    rmdir = Path.rmdir
+
+    def late(self: Path) -> None:
+        RunFolder.create(self, CONFIG).close()
+        rmdir(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "rmdir", late)
+        folder.discard()
+    RunFolder.resume(path, CONFIG).close()
+
+
+def test_a_folder_that_is_removed_while_a_run_begins_in_it_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exists = Path.exists
+
+    def late(self: Path, **_: Any) -> bool:
+        if self.name == "log.jsonl" and exists(tmp_path / "run"):
+            monkeypatch.undo()
+            (tmp_path / "run").rmdir()
+        return exists(self)
+
+    monkeypatch.setattr(Path, "exists", late)
+    RunFolder.create(tmp_path / "run", CONFIG).close()
+    RunFolder.resume(tmp_path / "run", CONFIG).close()

@@ -18,6 +18,7 @@ from torch.multiprocessing.spawn import spawn
 
 from dsui.data.registry import load
 from dsui.errors import DsuiError
+from dsui.runs.checkpoint import load_state
 from dsui.runs.config import RunConfig
 from dsui.runs.recipe_file import load_recipe
 from dsui.runs.weights import load_weights
@@ -139,8 +140,8 @@ def test_torchrun_trains_and_only_the_leader_writes_and_prints(tmp_path: Path) -
     assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 3
 
 
-def kill_a_follower(job: subprocess.Popen[str], out: Path) -> None:
-    """Once there is a checkpoint, SIGKILL the process that does not write."""
+def send(number: signal.Signals, job: subprocess.Popen[str], out: Path, leads: bool) -> None:
+    """Once there is a checkpoint, send a signal to the process that writes it, or to the other one."""
     deadline = time.monotonic() + 60
     while not (out / "state.pt").exists():
         assert job.poll() is None
@@ -148,7 +149,7 @@ def kill_a_follower(job: subprocess.Popen[str], out: Path) -> None:
         time.sleep(0.01)
     children = [int(pid) for pid in Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()]
     leader = int((out / ".lock").read_text())
-    os.kill(next(child for child in children if child != leader), signal.SIGKILL)
+    os.kill(next(child for child in children if (child == leader) == leads), number)
 
 
 @pytest.mark.soak
@@ -157,7 +158,7 @@ def test_a_lost_process_ends_the_job_with_a_sentence_and_a_usable_checkpoint(tmp
     arguments = command(out)
     arguments[arguments.index("--set=epochs=3")] = "--set=epochs=30"
     job = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-    kill_a_follower(job, out)
+    send(signal.SIGKILL, job, out, leads=False)
     _, said = job.communicate(timeout=60)
     assert job.returncode != 0
     assert "another process of this job died; the last checkpoint is of step" in said
@@ -170,12 +171,42 @@ def test_a_lost_process_ends_the_job_with_a_sentence_and_a_usable_checkpoint(tmp
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_stopped_process_is_named_and_ends_the_job_with_a_sentence(tmp_path: Path, leads: bool) -> None:
+    out = tmp_path / "run"
+    arguments = command(out)
+    arguments[arguments.index("--set=epochs=3")] = "--set=epochs=1000"
+    job = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    send(signal.SIGSTOP, job, out, leads)
+    _, said = job.communicate(timeout=180)
+    assert job.returncode != 0
+    who = f"process {0 if leads else 1} of this job has not answered for"
+    assert f"{who} 15 s; the job ends in 45 s if that goes on." in said
+    assert f"{who} 60 s; the last checkpoint is of step" in said
+    assert "the last checkpoint is of step 0" not in said
+
+
+@pytest.mark.soak
+def test_the_death_of_the_leader_is_told_with_the_step_on_the_disk(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    arguments = command(out)
+    arguments[arguments.index("--set=epochs=3")] = "--set=epochs=1000"
+    job = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    send(signal.SIGKILL, job, out, leads=True)
+    _, said = job.communicate(timeout=180)
+    state = load_state(out / "state.pt", "cpu")
+    assert state is not None
+    assert state["steps"] > 0
+    assert f"another process of this job died; the last checkpoint is of step {state['steps']};" in said
+
+
+@pytest.mark.soak
 def test_torchrun_restarts_a_job_from_its_checkpoint(tmp_path: Path) -> None:
     out = tmp_path / "run"
     arguments = command(out, "--max-restarts=1")
     arguments[arguments.index("--set=epochs=3")] = "--set=epochs=30"
     job = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-    kill_a_follower(job, out)
+    send(signal.SIGKILL, job, out, leads=False)
     _, said = job.communicate(timeout=90)
     assert job.returncode == 0, said
     assert len((out / "log.jsonl").read_text().splitlines()) == 30

@@ -127,17 +127,20 @@ def epochs_logged(run: Path) -> int:
     return len((run / "log.jsonl").read_text().splitlines()) if (run / "log.jsonl").exists() else 0
 
 
-def test_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("trial", "most"), [(0, 3), *(pytest.param(trial, 4, marks=pytest.mark.soak) for trial in range(1, 26))]
+)
+def test_killed_run_resumes_to_the_same_bits(tmp_path: Path, trial: int, most: int) -> None:
     """SIGKILL at random moments, many checkpoints, and at the end the weights and log of an undisturbed run."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [*COMMAND, *SETTINGS, "--quiet", "--checkpoint-seconds", "0.01", "--out"]
     subprocess.run([*command, str(whole)], check=True, env=environment)
-    kills, chance = 0, random.Random(0)  # noqa: S311
+    kills, chance = 0, random.Random(trial)  # noqa: S311
     for attempt in range(40):
         resume = ["--resume"] if (broken / "config.yaml").exists() else []
         process = subprocess.Popen([*command, str(broken), *resume], env=environment)
-        if kills < 3:
+        if kills < most:
             began = last_save(broken)
             while process.poll() is None:  # until it has saved in epoch 0, 1 or 2, and a random moment longer
                 if last_save(broken) > began and epochs_logged(broken) >= kills:
@@ -323,6 +326,80 @@ def test_tensorboard_gets_every_epoch_or_its_absence_is_a_sentence(
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     result = CliRunner().invoke(app, [*arguments, str(tmp_path / "b")])
     assert "--tensorboard needs the package tensorboard" in str(result.exception)
+
+
+def stopped_after_two_epochs(out: Path, run: RunConfig) -> None:
+    class StopAfterSecondEpoch(SilentReporter):
+        def epoch(self, row: dict[str, object]) -> None:
+            if row["epoch"] == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(InterruptedRun):
+        fit(run, load("digits", "train"), out, CPU, World(), StopAfterSecondEpoch(), checkpoint_seconds=0.0)
+
+
+class Listening(SilentReporter):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def note(self, sentence: str) -> None:
+        self.heard.append(sentence)
+
+
+def test_a_run_with_a_ruined_checkpoint_goes_on_from_the_one_before_to_the_same_bits(tmp_path: Path) -> None:
+    run, reporter = config(**EVERYTHING), Listening()
+    stopped_after_two_epochs(tmp_path / "run", run)
+    state = tmp_path / "run" / "state.pt"
+    content = bytearray(state.read_bytes())
+    content[len(content) // 2] ^= 1
+    state.write_bytes(content)
+    resumed = fit(run, load("digits", "train"), tmp_path / "run", CPU, World(), reporter, resume=True)
+    assert reporter.heard == [f"{state} is damaged, so the run goes on from the checkpoint before it."]
+    straight = trained(tmp_path / "straight", run)
+    for ours, theirs in zip(resumed.method.state_dict().values(), straight.method.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert epochs_logged(tmp_path / "run") == 4
+    assert not (tmp_path / "run" / "state.former.pt").exists(), "a finished run keeps one"
+
+
+def test_a_checkpoint_of_another_run_is_not_finished_under_this_ones_config(tmp_path: Path) -> None:
+    stopped_after_two_epochs(tmp_path / "other", config(seed=1, epochs=4, rho=0.5))
+    stopped_after_two_epochs(tmp_path / "run", config(epochs=4))
+    os.replace(tmp_path / "other" / "state.pt", tmp_path / "run" / "state.pt")
+    with pytest.raises(RunError, match=r"the checkpoint of another run \(seed: 1 there, 0 here; .*rho: 0.5 there"):
+        trained(tmp_path / "run", config(epochs=4), resume=True)
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("steps", [-1, 16, 10**30, 2.0, True, "15", None])
+def test_a_checkpoint_of_a_step_that_the_run_does_not_have_is_refused(steps: object) -> None:
+    trainer = Trainer(config(epochs=1), load("digits", "train"), CPU, World())
+    trainer.load(trainer.state())
+    with pytest.raises(RunError, match=r"the checkpoint is of step .* and this run has 15 steps"):
+        trainer.load({**trainer.state(), "steps": steps})
+
+
+@pytest.mark.parametrize("part", ["model", "optimizers", "average", "meter", "steps", "phase"])
+def test_a_checkpoint_that_lacks_a_part_is_refused(part: str) -> None:
+    trainer = Trainer(config(epochs=1), load("digits", "train"), CPU, World())
+    state = trainer.state()
+    del state[part]
+    with pytest.raises(RunError, match=f"the checkpoint holds no {part}"):
+        trainer.load(state)
+
+
+def test_a_run_that_goes_on_elsewhere_is_told_that_its_bits_will_differ(tmp_path: Path) -> None:
+    run, reporter = config(epochs=3), Listening()
+    stopped_after_two_epochs(tmp_path, run)
+    state = checkpoint.load_state(tmp_path / "state.pt", CPU)
+    assert state is not None
+    state["place"] = {**state["place"], "processes": 2}
+    checkpoint.save_state(tmp_path / "state.pt", state)
+    fit(run, load("digits", "train"), tmp_path, CPU, World(), reporter, resume=True)
+    assert reporter.heard == [
+        "the run goes on in another place (processes 2 before, 1 now), so its weights will not be those of a run that "
+        "was never stopped, bit for bit."
+    ]
 
 
 def test_a_run_whose_images_have_changed_is_not_resumed(tmp_path: Path) -> None:

@@ -26,13 +26,16 @@ from dsui.cli.arguments import (
 )
 from dsui.cli.errors import UsageError
 from dsui.cli.names import completion
-from dsui.cli.output import Format, TableFile, TableFormat, check_format, write_table
+from dsui.cli.output import Format, TableFormat, check_format, write_table
+from dsui.errors import DsuiError
 from dsui.score_table import NAMES, detector_scores, is_variant
 
 if TYPE_CHECKING:
     from dsui.evaluation.results import ResultRow
 
 PARTS = ("test", "held-out")
+ROWS = ".jsonl"
+"""Ends the name of a file of results rows."""
 
 
 def evaluate(
@@ -93,7 +96,15 @@ def evaluate(
     device: Device = "auto",
     skip_bad: SkipBad = False,
     cache: KeepOutputs = True,
-    out: TableFile = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            parser=parse_path,
+            help="Write the table to this file; .csv, .json and .tex choose its format. A .jsonl file gets the results "
+            "rows, which are then not added to RUN/results.jsonl; all other names are Markdown.",
+        ),
+    ] = None,
     table_format: TableFormat = Format.terminal,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -102,10 +113,13 @@ def evaluate(
 
     Each task asks whether the uncertainty tells sound images from others: from those that are predicted wrongly
     (misclassification), images of other data sets (ood) or of unknown classes (open-set), noise, and attacked images
-    (fgsm). Results are added to RUN/results.jsonl, and a table is printed; --json prints one JSON object per line.
+    (fgsm). Results are added to RUN/results.jsonl, or to --out FILE.jsonl where runs are read-only, and a table is
+    printed; --json prints one JSON object per line.
 
     Example: dsui evaluate runs/cifar10-0 --tasks misclassification,ood
     """
+    rows_file = out if out is not None and out.suffix.lower() == ROWS else None
+    out = None if rows_file else out
     check_format(table_format, out, as_json)
     task_names = parse_names("task", tasks, names.tasks())
     detectors = parse_names("detector", detector, names.detectors()) if detector else []
@@ -134,7 +148,8 @@ def evaluate(
     torch_device = select_device(device)
     console = stderr_console(quiet)
     for facts in [run_facts(run, method) for run in runs]:
-        append(facts.path / RESULTS, [])  # finds a folder that cannot be written to before any work is done
+        results = rows_file or facts.path / RESULTS
+        _check_writable(results, facts.path)
         with ProgressBars(console) as bars:
             rows = evaluate_run(
                 facts,
@@ -150,7 +165,7 @@ def evaluate(
                 progress=bars.update,
                 warn=bars.note,
             )
-        append(facts.path / RESULTS, rows)
+        append(results, rows)
         on_terminal = out is None and table_format is Format.terminal
         shown = _select_scores(rows, scores if scores or on_terminal else "all", detectors)
         hidden = len({row.score for row in rows}) - len({row.score for row in shown})
@@ -160,7 +175,22 @@ def evaluate(
         if out is not None or not (as_json or (quiet and table_format is Format.terminal)):
             write_table(run_table(shown), table_format, out)
             if hidden and on_terminal and not scores:
-                console.print(f"{hidden} more scores are in {facts.path / RESULTS}; --scores all shows them.")
+                console.print(f"{hidden} more scores are in {results}; --scores all shows them.")
+
+
+def _check_writable(results: Path, run: Path) -> None:
+    """Find a folder that cannot be written to before any work is done."""
+    from dsui.evaluation.results import append
+
+    try:
+        append(results, [])
+    except DsuiError as error:
+        if results.parent != run:
+            raise
+        why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
+        raise DsuiError(
+            f"{results} could not be written ({why}); keep the rows elsewhere with --out FILE{ROWS}."
+        ) from error
 
 
 def _check_scores(scores: str) -> None:

@@ -75,13 +75,15 @@ def predict(
     if coverage is not None and risk is not None:
         raise UsageError("choose --coverage or --risk, not both.")
     as_json = _writes_json(out, as_json)
-    from dsui.cli.progress import ProgressBars, stderr_console
+    from dsui.cli.progress import ProgressBars, print_note, stderr_console
     from dsui.data.folder import image_files
     from dsui.deploy.predictor import BATCH, Predictor
     from dsui.deploy.rows import PredictionRow, rows
 
     predictor = Predictor.load(run, select_device(device))
     console = stderr_console(quiet)
+    for sentence in predictor.model.facts.notes:
+        print_note(console, sentence)
     if coverage is not None or risk is not None:
         console.print(_describe(predictor.threshold(coverage, risk)), soft_wrap=True)
     counts = _Counts()
@@ -103,11 +105,10 @@ def predict(
                         f"there is no image in {', '.join(map(str, paths))}; name images or folders of them."
                     )
         except KeyboardInterrupt as error:
-            where = "printed" if out is None else f"in {_part_file(out)}"
-            kept = (
-                f" after {counts.files:,} files; their rows are {where}" if counts.files else " before the first file"
-            )
-            raise Stopped(f"stopped{kept}.") from error
+            if counts.files == 0:
+                raise Stopped("stopped before the first file.") from error
+            where = "printed" if out is None else f"in {os.fsdecode(stream.name)}"
+            raise Stopped(f"stopped after {counts.files:,} files; their rows are {where}.") from error
     console.print(counts.summary(), soft_wrap=True)
     if counts.failed:
         raise DsuiError(f"{counts.failed:,} of {counts.files:,} files cannot be used; their rows say why.")
@@ -156,18 +157,30 @@ def _open_output(out: Path | None) -> Iterator[IO[bytes]]:
             raise DsuiError("there is no stdout to print to; name a file with --out.")
         yield sys.stdout.buffer
         return
-    part = _part_file(out)
+    from dsui.runs.files import open_exclusively
+
     try:
-        with part.open("wb", buffering=0) as stream:  # rows are written at once
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(out)
+        stream = open_exclusively(_part_file(out))  # rows are written at once
+    except BlockingIOError as error:
+        raise DsuiError(
+            f"{out} is being written by another process; wait until it ends, or choose another --out."
+        ) from error
     except OSError as error:
         raise DsuiError(f"{out} cannot be written ({error.strerror}); choose another --out.") from error
-    finally:
-        if part.exists() and part.stat().st_size == 0:
-            part.unlink()
+    part = Path(os.fsdecode(stream.name))
+    with stream:
+        try:
+            yield stream
+            os.fsync(stream.fileno())
+            if sys.platform == "win32":
+                stream.close()  # Windows does not rename an open file
+            part.replace(out)  # while it is locked: whoever opens the part from now on makes a new one
+        except BaseException as error:
+            if part.stat().st_size == 0:
+                part.unlink()
+            if isinstance(error, OSError):
+                raise DsuiError(f"{out} cannot be written ({error.strerror}); choose another --out.") from error
+            raise
 
 
 def _write_all(stream: IO[bytes], content: bytes) -> None:

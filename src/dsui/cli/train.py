@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +24,7 @@ from dsui.cli.arguments import (
     parse_path,
     select_device,
 )
-from dsui.cli.errors import UsageError, as_usage_errors
+from dsui.cli.errors import FAILED, UsageError, as_usage_errors, print_error
 from dsui.cli.names import completion
 from dsui.cli.output import print_json
 from dsui.data.registry import FOLDER
@@ -160,7 +161,8 @@ def train(
     from dsui.runs.folder import CONFIG
     from dsui.runs.images import held_out_images, training_images, usual_share
     from dsui.runs.recipe_file import load_recipe, method_options
-    from dsui.training.distributed import joined
+    from dsui.training.distributed import connect, joined
+    from dsui.training.heartbeat import Heartbeat
     from dsui.training.loop import fit
 
     device_type = select_device(device).type
@@ -172,7 +174,7 @@ def train(
         recipe_overrides, options = method_options(method, overrides)
         loaded_recipe = load_recipe(recipe, data, recipe_overrides)
     resume = resume or _is_restarted(out / CONFIG)
-    with joined(device_type) as world:
+    with joined(device_type) as world, Heartbeat(world, lambda: connect(world), print_error, partial(_end_job, out)):
         whole = _load_images(data, root, *folder_shape, skip_bad)
         has_test = train_checks.has_test_images(data)
         foreign = None if outliers is None else _load_images(outliers, root, *folder_shape, skip_bad)
@@ -217,6 +219,14 @@ def train(
             if (sentence := turns.advice(found.turns)) is not None:
                 typer.echo(sentence, err=True)
             typer.echo(_closing_sentence(out, _held_out_accuracy(found), has_test))
+
+
+def _end_job(out: Path, who: str) -> None:
+    """End this process, which waits in vain for another one; nothing else would end a collective operation."""
+    from dsui.training.resumption import how_to_go_on
+
+    print_error(f"{who}; {how_to_go_on(out)}.")
+    os._exit(FAILED)
 
 
 def _closing_sentence(out: Path, held_out: dict[str, float] | None, has_test: bool) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dsui.cli.progress import format_duration, stderr_console
+from dsui.cli.progress import format_duration, print_note, stderr_console
 from dsui.errors import DsuiError
 from dsui.training.loop import IMAGES_PER_SECOND, Reporter
 
@@ -49,6 +49,9 @@ class TrainingProgress:
             text = _format_figures(figures, 4).replace("accuracy", "training accuracy")
             self.console.print(f"epoch {done}/{self.epochs}: {text}, {seconds:.3g} s{left}", soft_wrap=True)
 
+    def note(self, sentence: str) -> None:
+        print_note(self.console, sentence)
+
 
 class TensorBoardReporter:
     """Passes everything on to another reporter, and writes each epoch's figures for TensorBoard as well."""
@@ -62,6 +65,9 @@ class TensorBoardReporter:
 
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
         self.reporter.steps(done, total, figures)
+
+    def note(self, sentence: str) -> None:
+        self.reporter.note(sentence)
 
     def epoch(self, row: dict[str, object]) -> None:
         self.reporter.epoch(row)

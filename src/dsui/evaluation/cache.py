@@ -4,12 +4,13 @@ Outputs are stored in chunks, RUN/outputs/SET-KEY-00000.safetensors and so on, s
 memory than one chunk. KEY hashes the weights, the method, the data set's files, the images' shape and their
 normalisation. The metadata of every chunk hold the whole key, the chunk's number and the number of chunks, so outputs
 of other weights, of changed images or of an interrupted pass are never used. A chunk is written under another name and
-then renamed, and one that is cut off cannot be opened. One process at a time computes outputs of a run; others wait and
-then find them.
+then renamed; one that is cut off, or has no checksum or a wrong one, is computed again. One process at a time computes
+outputs of a run; others wait and then find them.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import time
@@ -36,11 +37,14 @@ from dsui.outputs import DEFINITION, Outputs
 from dsui.progress import Progress, silent
 from dsui.runs.files import wait_for_lock, write_atomic
 from dsui.runs.model import Model, RunFacts, load_model, predict_inputs, seeded_sampling, short_fingerprint
+from dsui.runs.seal import BrokenSealError, check_seal, sealed
 
 CHUNK = 10_000
 BATCH = 500
 AHEAD = 3  # sets that are read in advance: some are slow to read, others slow to predict
 LAYOUT = 2  # version of the files' metadata; files of an earlier one are not used
+PART = ".part"  # ends the name of a chunk until it is whole
+READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)  # what a folder says that may not be written to
 
 
 class ImageSource(NamedTuple):
@@ -99,13 +103,23 @@ class StoredOutputs:
 
 
 class OutputCache:
-    """The outputs of one run. `keep` False computes them again and deletes them when the cache is closed."""
+    """The outputs of one run. `keep` False computes them again and deletes them when the cache is closed.
 
-    def __init__(self, facts: RunFacts, device: torch.device, keep: bool = True) -> None:
-        self.facts, self.device = facts, device
+    Where the run's folder cannot be written to, what it holds is used, the rest is not kept, and `warn` is told.
+    """
+
+    def __init__(
+        self,
+        facts: RunFacts,
+        device: torch.device,
+        keep: bool = True,
+        warn: Callable[[str], None] = lambda _sentence: None,
+    ) -> None:
+        self.facts, self.device, self.warn = facts, device, warn
         self._closing = ExitStack()
-        self._keep = keep
-        self.folder = facts.path / "outputs" if keep else Path(self._closing.enter_context(TemporaryDirectory()))
+        self.folder = facts.path / "outputs" if keep else self._passing_folder()
+        self._read = [self.folder]
+        self._whole: set[tuple[Path, int, int]] = set()
         self._fingerprint = facts.fingerprint()
         self._model: Model | None = None
 
@@ -137,7 +151,17 @@ class OutputCache:
         """From disk, or by a forward pass; `progress` is told the set, and the images done and in all."""
         if found := self._find(source):
             return found
-        with _locked(self.folder):
+        with ExitStack() as closing:
+            try:
+                closing.enter_context(_locked(self.folder))
+            except RunError as error:
+                cause = error.__cause__
+                if not isinstance(cause, OSError) or cause.errno not in READ_ONLY:
+                    raise
+                self.warn(f"{self.folder} cannot be written to ({cause.strerror}), so the outputs are not kept.")
+                self.folder = self._passing_folder()
+                self._read.append(self.folder)
+                closing.enter_context(_locked(self.folder))
             return self._find(source) or self._compute(source, progress)
 
     def read_ahead(self, sources: Iterable[ImageSource]) -> Iterator[ImageSource]:
@@ -153,6 +177,10 @@ class OutputCache:
                 yield source._replace(load=images.result)
         finally:  # also where a set cannot be read or the user stops: no further set is begun
             reader.shutdown(wait=False, cancel_futures=True)
+
+    def _passing_folder(self) -> Path:
+        """A folder that is deleted when the cache is closed."""
+        return Path(self._closing.enter_context(TemporaryDirectory()))
 
     def _names(self, source: ImageSource) -> tuple[str, str]:
         """The beginning of the names of a set's files, and its key."""
@@ -172,22 +200,39 @@ class OutputCache:
         return f"{_file_name(source.name)}-{key[:12]}", key
 
     def _find(self, source: ImageSource) -> StoredOutputs | None:
+        return next((found for folder in self._read if (found := self._find_in(folder, source))), None)
+
+    def _find_in(self, folder: Path, source: ImageSource) -> StoredOutputs | None:
         stem, key = self._names(source)
-        paths = sorted(self.folder.glob(f"{stem}-*.safetensors"))
+        paths = sorted(folder.glob(f"{stem}-*.safetensors"))
         found = [_metadata(path) for path in paths]
         expected = [(key, str(number), str(len(paths))) for number in range(len(paths))]
         if not paths or [(each.get("key"), each.get("chunk"), each.get("chunks")) for each in found] != expected:
+            return None
+        if not all(map(self._is_whole, paths)):
             return None
         last = found[-1]
         classes = tuple(json.loads(last["classes"]))
         seconds, passes = float(last["seconds"]), int(last["passes"])
         return StoredOutputs(tuple(paths), int(last["count"]), seconds, passes, classes, last["device"])
 
+    def _is_whole(self, path: Path) -> bool:
+        """Whether a chunk is as it was written; each is read once to find out."""
+        try:
+            status = path.stat()
+            known = (path, status.st_ino, status.st_mtime_ns)
+            if known not in self._whole:
+                check_seal(path)
+                self._whole.add(known)
+        except (OSError, BrokenSealError):
+            return False
+        return True
+
     def _compute(self, source: ImageSource, progress: Progress) -> StoredOutputs:
         stem, key = self._names(source)
         images = source.load()
         self._check(images)
-        for stale in self.folder.glob(f"{stem}-*.safetensors"):
+        for stale in (*self.folder.glob(f"{stem}-*.safetensors"), *self.folder.glob(f"*{PART}")):  # or left by a kill
             stale.unlink(missing_ok=True)
         total, seconds = len(images.labels), 0.0
         facts = {"key": key, "set": source.name, "count": str(total), "classes": json.dumps(images.classes)}
@@ -236,9 +281,9 @@ class OutputCache:
 def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Unlike a checkpoint it is not forced to the disk: outputs that a power cut destroys are computed again."""
     # not save_file: its files can be read by their owner alone
-    content = save({name: value.contiguous() for name, value in tensors.items()}, metadata)
+    content = sealed(save({name: value.contiguous() for name, value in tensors.items()}, metadata))
     try:
-        write_atomic(path, lambda stream: stream.write(content), path.with_name(f"{path.name}.part"), durable=False)
+        write_atomic(path, lambda stream: stream.write(content), path.with_name(path.name + PART), durable=False)
     except RunError as error:
         raise _write_error(path, error.__cause__) from error
 

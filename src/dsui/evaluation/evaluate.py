@@ -43,7 +43,9 @@ def open_evaluation(
     """
     facts = run if isinstance(run, RunFacts) else run_facts(Path(run))
     sources = ImageSources(facts.config, facts.classes, part, root, skip_bad, facts.images)
-    return Evaluation(OutputCache(facts, choose_device(device), keep_outputs), sources, detectors, progress, warn)
+    for sentence in facts.notes:
+        warn(sentence)
+    return Evaluation(OutputCache(facts, choose_device(device), keep_outputs, warn), sources, detectors, progress, warn)
 
 
 def evaluate(

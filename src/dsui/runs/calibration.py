@@ -8,6 +8,7 @@ model.safetensors, so that predictions need nothing but the weights of a run.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from dsui.data.augment import Transform
 from dsui.data.dataset import ImageSet
 from dsui.data.pipeline import Batch, Loader, open_loader
-from dsui.errors import DsuiError, RunError
+from dsui.errors import DivergenceError, DsuiError, RunError
 from dsui.methods.method import Method
 from dsui.outputs import DEFINITION, Outputs
 from dsui.runs.folder import WEIGHTS
@@ -90,6 +91,10 @@ class Calibration:
         if uncertainties.shape != errors.shape:
             raise ValueError("it holds unequal numbers of uncertainties and errors")
         turns = values.get("turns")  # older runs have none
+        known = [float(each) for each in (floor, turns) if each is not None]
+        known += [number for pair in moments.values() for number in pair]
+        if not uncertainties.isfinite().all() or not all(map(math.isfinite, known)):
+            raise ValueError("it holds NaN or infinity")
         reference = Reference(moments, None if floor is None else float(floor))
         return cls(reference, uncertainties, errors, None if turns is None else float(turns))
 
@@ -147,5 +152,10 @@ def _sorted(known: Reference, parts: Iterable[tuple[Outputs, Batch]]) -> tuple[T
         for outputs, batch in parts
     ]
     uncertainties, errors = (torch.cat(part) for part in zip(*found, strict=True))
+    if bad := int((~uncertainties.isfinite()).sum()):
+        raise DivergenceError(
+            f"the uncertainty of {bad} of {len(uncertainties)} held-out images is not a number or infinite, so no "
+            "threshold could be chosen; train again with a lower rate (--set peak_rate=...)."
+        )
     order = uncertainties.argsort(stable=True)
     return uncertainties[order], errors[order]

@@ -1,7 +1,8 @@
 """A checkpoint on disk: whole or not at all, safe to open, and rare enough to cost almost nothing.
 
-`write_atomic` writes it, so that a kill or a full disk leaves the former one. torch writes a checksum of every part but
-never checks it; `load_state` does, before anything is unpickled.
+`write_atomic` writes it, so that a kill or a full disk leaves the former one. The former one also stays beside the
+newest until the run is finished. torch writes a checksum of every part but never checks it; `load_state` does, before
+anything is unpickled.
 """
 
 from __future__ import annotations
@@ -31,18 +32,23 @@ UNREADABLE = (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)
 """Errors of a file that may still be whole."""
 
 
-def save_state(path: Path, state: Mapping[str, Any]) -> None:
+class DamagedStateError(RunError):
+    """The file holds no whole checkpoint."""
+
+
+def save_state(path: Path, state: Mapping[str, Any], former: Path | None = None) -> None:
     """Write tensors and plain values, nested in dicts, lists and tuples; nothing else could be loaded again.
 
-    The lock of a run keeps others away, so the temporary file has a fixed name, and the next save replaces what a kill
-    left of it.
+    The checkpoint that was there gets the name `former`. The lock of a run keeps others away, so the temporary file has
+    a fixed name, and the next save replaces what a kill left of it.
     """
     content = {"schema": SCHEMA, "state": dict(state)}
-    write_atomic(path, lambda stream: torch.save(content, stream), temporary=path.with_name(f"{path.name}.tmp"))
+    temporary = path.with_name(f"{path.name}.tmp")
+    write_atomic(path, lambda stream: torch.save(content, stream), temporary, former=former)
 
 
 def load_state(path: Path, map_location: torch.device | str) -> dict[str, Any] | None:
-    """What `save_state` wrote, or None where there is no checkpoint."""
+    """What `save_state` wrote, or None where there is no checkpoint; a DamagedStateError where it is not whole."""
     try:
         with zipfile.ZipFile(path) as archive:
             if part := archive.testzip():
@@ -55,11 +61,13 @@ def load_state(path: Path, map_location: torch.device | str) -> dict[str, Any] |
     except Exception as error:  # a forged or foreign file can make the unpickler fail in any way
         if isinstance(error, OSError) and error.errno in UNREADABLE:
             raise RunError(f"{path} cannot be read ({error.strerror}); repair this and run again.") from error
-        raise RunError(
+        raise DamagedStateError(
             f"{path} is not a whole checkpoint of dsui; delete it to train from the beginning, or choose another --out."
         ) from error
     check_schema(path, content.get("schema") if isinstance(content, dict) else None)
-    state: dict[str, Any] = content["state"]
+    state = content.get("state")
+    if not isinstance(state, dict):
+        raise RunError(f"{path} was not written by dsui; choose another run.")
     return state
 
 
@@ -74,7 +82,7 @@ def check_schema(path: Path, schema: object) -> None:
 def check_room(path: Path, needed_bytes: int) -> None:
     """Refuse a run folder, existing or not, that cannot be written to or whose disk has too little room.
 
-    `needed_bytes` are those of two checkpoints, because the former stays until the next is whole.
+    `needed_bytes` are those of three checkpoints, because two stay until the next is whole.
     """
     existing = next(folder for folder in (path, *path.parents) if folder.exists())
     try:

@@ -16,11 +16,11 @@ from dsui.errors import RunError
 from dsui.recipe import RecipeError
 from dsui.runs import checkpoint, weights
 from dsui.runs.config import RunConfig
-from dsui.runs.files import append_lines, lock_or_refuse, not_written, write_bytes
+from dsui.runs.files import append_lines, lock_or_refuse, not_written, remove_lock, write_bytes
 from dsui.runs.log import read_log
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from io import FileIO
     from pathlib import Path
 
@@ -29,10 +29,24 @@ if TYPE_CHECKING:
 
 CONFIG = "config.yaml"
 STATE = "state.pt"
+FORMER_STATE = "state.former.pt"
+"""The checkpoint before the newest, kept until the run is finished."""
 WEIGHTS = "model.safetensors"
 LOG = "log.jsonl"
 RESULTS = "results.jsonl"
 LOCK = ".lock"
+CONFIG_OF_STATE = "config"
+"""Key in a checkpoint: the settings of its run, as JSON."""
+UNREADABLE_SETTINGS = (
+    yaml.YAMLError,
+    ValueError,
+    AttributeError,
+    TypeError,
+    KeyError,
+    RecursionError,
+    RecipeError,
+)
+"""Errors of settings that are not those of a run."""
 
 
 class RunFolder:
@@ -47,17 +61,21 @@ class RunFolder:
     def create(cls, path: Path, config: RunConfig) -> RunFolder:
         """Begin a run; one that was killed before its first checkpoint is overwritten."""
         is_new = not path.exists()
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise not_written(path, error) from error
-        if not (path / LOCK).exists() and (other := [name for name in (CONFIG, LOG) if (path / name).exists()]):
+        _make(path)
+        other = [name for name in (CONFIG, LOG) if (path / name).exists()]
+        if other and not (path / LOCK).exists():  # a run makes its lock first
             raise RunError(
                 f"{path / other[0]} does not belong to a run and would be overwritten; choose another --out."
             )
         with contextlib.ExitStack() as on_error:
-            folder = on_error.enter_context(cls(path, config))
-            if any((path / name).exists() for name in (STATE, WEIGHTS)):
+            try:
+                folder = on_error.enter_context(cls(path, config))
+            except RunError as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+                _make(path)  # a run that did not begin removed it in the meantime
+                folder = on_error.enter_context(cls(path, config))
+            if any((path / name).exists() for name in (STATE, FORMER_STATE, WEIGHTS)):
                 raise RunError(f"{path} already holds a run; use --resume or another --out.")
             folder._write(LOG, b"")
             folder._write(CONFIG, yaml.safe_dump(config.mapping(), sort_keys=False, allow_unicode=True).encode())
@@ -72,17 +90,11 @@ class RunFolder:
             raise RunError(f"{path} holds no run to resume ({CONFIG} is missing); leave out --resume or correct --out.")
         with contextlib.ExitStack() as on_error:
             folder = on_error.enter_context(cls(path, config))
-            there, here = _read_settings(path / CONFIG), _flat(config.mapping())
-            if differences := [
-                f"{key}: {_shown(there, key)} there, {_shown(here, key)} here"
-                for key in there | here
-                if key not in there or key not in here or there[key] != here[key]
-            ]:
+            if differences := _differences(_read_settings(path / CONFIG), config):
                 raise RunError(
-                    f"{path} was begun with other settings ({'; '.join(differences)}); "
-                    "resume with those or choose another --out."
+                    f"{path} was begun with other settings ({differences}); resume with those or choose another --out."
                 )
-            if not (path / STATE).exists():
+            if not any((path / name).exists() for name in (STATE, FORMER_STATE)):
                 if (path / WEIGHTS).exists():
                     raise RunError(
                         f"{path} is trained and its checkpoint is gone, so there is nothing to resume; "
@@ -93,12 +105,72 @@ class RunFolder:
         return folder
 
     def save_state(self, state: Mapping[str, Any]) -> None:
-        checkpoint.save_state(self.path / STATE, state)
+        """The config joins the state as JSON under "config"."""
+        checkpoint.save_state(
+            self.path / STATE, {**state, CONFIG_OF_STATE: json.dumps(self.config.mapping())}, self.path / FORMER_STATE
+        )
+
+    def load_state(
+        self, map_location: torch.device | str, note: Callable[[str], None] = lambda _sentence: None
+    ) -> dict[str, Any] | None:
+        """The last checkpoint of this run, or None before the first.
+
+        Where it is damaged or missing, the one before it takes its place, and `note` gets a sentence. The state of
+        another run is refused.
+        """
+        newest, former = self.path / STATE, self.path / FORMER_STATE
+        damage = None
+        try:
+            state = checkpoint.load_state(newest, map_location)
+        except checkpoint.DamagedStateError as error:
+            state, damage = None, error
+        if state is not None:
+            self._check_config(state, note)
+            return state
+        try:
+            state = checkpoint.load_state(former, map_location)
+        except checkpoint.DamagedStateError as error:
+            raise RunError(
+                f"neither {newest} nor {former.name} beside it is a whole checkpoint of dsui; delete both to train "
+                "from the beginning, or choose another --out."
+            ) from error
+        if state is not None:
+            self._check_config(state, note)
+            former.replace(newest)  # before the next save gives the damaged one the name of the former
+            note(f"{newest} is {'damaged' if damage else 'missing'}, so the run goes on from the checkpoint before it.")
+        elif damage is not None:
+            raise damage
+        return state
 
     @staticmethod
-    def read_state(path: Path, map_location: torch.device | str) -> dict[str, Any] | None:
-        """The last checkpoint in the folder `path`, or None before the first; ranks without the lock read it too."""
-        return checkpoint.load_state(path / STATE, map_location)
+    def read_state(path: Path, map_location: torch.device | str, name: str = STATE) -> dict[str, Any] | None:
+        """The checkpoint in the folder `path`, for processes without the lock."""
+        return checkpoint.load_state(path / name, map_location)
+
+    @property
+    def stored_bytes(self) -> int:
+        """The size of the checkpoints that are there."""
+        return sum(path.stat().st_size for name in (STATE, FORMER_STATE) if (path := self.path / name).exists())
+
+    def finish(self) -> None:
+        """Drop what only an unfinished run needs."""
+        (self.path / FORMER_STATE).unlink(missing_ok=True)
+
+    def _check_config(self, state: Mapping[str, Any], note: Callable[[str], None]) -> None:
+        """Refuse the state of a run with other settings."""
+        path, written = self.path / STATE, state.get(CONFIG_OF_STATE)
+        if written is None:
+            note(f"{path} is from an earlier dsui, so it cannot be checked whether it is of this run.")
+            return
+        try:
+            there = _settings(json.loads(written))
+        except UNREADABLE_SETTINGS as error:
+            raise RunError(f"{path} does not say which run it is of; choose another --out.") from error
+        if differences := _differences(there, self.config):
+            raise RunError(
+                f"{path} is the checkpoint of another run ({differences}); bring back that of this run, or choose "
+                "another --out."
+            )
 
     def save_weights(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
         """The config joins the metadata as JSON under "config"."""
@@ -129,10 +201,10 @@ class RunFolder:
         """Remove what `create` wrote, for a run that did not begin."""
         for name in (CONFIG, LOG):
             (self.path / name).unlink(missing_ok=True)
-        self.close()  # Windows does not remove an open file
-        (self.path / LOCK).unlink(missing_ok=True)
-        if self.is_new and not any(self.path.iterdir()):
-            self.path.rmdir()
+        remove_lock(self._lock, self.path / LOCK)
+        if self.is_new:
+            with contextlib.suppress(OSError):  # it holds other files, perhaps those of a process that came next
+                self.path.rmdir()
 
     def close(self) -> None:
         self._lock.close()
@@ -142,6 +214,13 @@ class RunFolder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise not_written(path, error) from error
 
 
 def _unreadable(path: Path, error: OSError) -> RunError:
@@ -158,10 +237,24 @@ def _read_settings(path: Path) -> dict[str, object]:
     except OSError as error:
         raise _unreadable(path, error) from error
     try:
-        written = yaml.safe_load(content)
-        return _flat({**written, **RunConfig.from_mapping(written).mapping()})
-    except (yaml.YAMLError, ValueError, AttributeError, TypeError, KeyError, RecursionError, RecipeError) as error:
+        return _settings(yaml.safe_load(content))
+    except UNREADABLE_SETTINGS as error:
         raise RunError(f"{path} is damaged and cannot be compared; restore it or choose another --out.") from error
+
+
+def _settings(written: Mapping[str, Any]) -> dict[str, object]:
+    """Every setting by its full name; one of UNREADABLE_SETTINGS where they are not those of a run."""
+    return _flat({**written, **RunConfig.from_mapping(written).mapping()})
+
+
+def _differences(there: dict[str, object], config: RunConfig) -> str:
+    """What differs between the settings of a run on disk and those of `config`; empty where nothing does."""
+    here = _flat(config.mapping())
+    return "; ".join(
+        f"{key}: {_shown(there, key)} there, {_shown(here, key)} here"
+        for key in there | here
+        if key not in there or key not in here or there[key] != here[key]
+    )
 
 
 def _flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, object]:

@@ -22,6 +22,7 @@ from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS
 from dsui.runs.images import IMAGES
 from dsui.runs.recipe_file import training_name
+from dsui.runs.seal import is_sealed
 from dsui.runs.weights import load_weights, read_metadata
 
 SAMPLING_SEED = 0
@@ -67,10 +68,19 @@ class RunFacts:
     """The digest of the training images; older runs have none."""
     training: str = ""
     """How the run was trained, also where another method predicts."""
+    checked: bool = True
+    """Whether the weights have a checksum; those of earlier versions have none."""
 
     @property
     def name(self) -> str:
         return self.path.resolve().name
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user of the run should know."""
+        if self.checked:
+            return []
+        return [f"the weights of {self.path} are of an earlier dsui, without a checksum, so damage may go unnoticed."]
 
     def fingerprint(self) -> str:
         """The hash of the bytes of the weights."""
@@ -120,7 +130,7 @@ def run_facts(run: Path, method: str | None = None) -> RunFacts:
         known = option_kinds(method)
         options = {name: value for name, value in config.options.items() if name in known}
         config = replace(config, method=method, options=options)
-    return RunFacts(run, config, classes, metadata.get(IMAGES), training)
+    return RunFacts(run, config, classes, metadata.get(IMAGES), training, is_sealed(metadata))
 
 
 def load_model(facts: RunFacts, device: torch.device) -> Model:

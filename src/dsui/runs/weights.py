@@ -1,11 +1,11 @@
 """The weights of a run as model.safetensors: tensors by name, and text that describes them in the metadata.
 
-The format cannot hold code, so weights from a stranger are safe to open.
+The format cannot hold code, so weights from a stranger are safe to open. Checksums in the metadata show damage
+(`dsui.runs.seal`); weights of earlier versions have none.
 """
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from safetensors.torch import save
 from dsui.errors import RunError
 from dsui.runs.checkpoint import SCHEMA, check_schema
 from dsui.runs.files import write_atomic
+from dsui.runs.seal import BrokenSealError, check_seal, is_sealed, sealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,42 +31,38 @@ def save_weights(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
     copies = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
-    content = _ordered(save(copies, {**metadata, "schema": str(SCHEMA)}))
+    content = sealed(save(copies, {**metadata, "schema": str(SCHEMA)}))
     write_atomic(path, lambda stream: stream.write(content))
-
-
-def _ordered(content: bytes) -> bytes:
-    """The same file with the keys of its header sorted, because safetensors writes metadata in a random order."""
-    size = int.from_bytes(content[:8], "little")
-    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
-    header = header.ljust(-(-len(header) // 8) * 8)  # tensors stay aligned
-    return len(header).to_bytes(8, "little") + header + content[8 + size :]
 
 
 def load_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors, on the CPU, and the metadata that `save_weights` wrote."""
-    with _open(path) as (content, metadata):
+    with _open(path, with_tensors=True) as (content, metadata):
         return {name: content.get_tensor(name) for name in content.keys()}, metadata  # noqa: SIM118
 
 
 def read_metadata(path: Path) -> dict[str, str]:
     """The metadata alone, without reading the weights."""
-    with _open(path) as (_, metadata):
+    with _open(path, with_tensors=False) as (_, metadata):
         return metadata
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+def _open(path: Path, with_tensors: bool) -> Iterator[tuple[Any, dict[str, str]]]:
     try:
         with safe_open(path, framework="pt") as content:
             metadata: dict[str, str] = content.metadata() or {}
             schema = metadata.get("schema", "")
             check_schema(path, int(schema) if schema.isdecimal() else None)
+            if is_sealed(metadata):
+                check_seal(path, with_tensors)
             yield content, metadata
     except FileNotFoundError as error:
         raise RunError(f"{path} is missing; train the run to its end or choose another.") from error
     except OSError as error:
         raise RunError(f"{path} cannot be read ({error}); repair this or choose another run.") from error
+    except BrokenSealError as error:
+        raise RunError(f"{error}; copy the file again or train again.") from error
     except SafetensorError as error:
         raise RunError(
             f"{path} is cut off or not a safetensors file ({error}); copy it again or train again."

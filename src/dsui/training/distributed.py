@@ -52,7 +52,9 @@ def joined(device_type: str) -> Iterator[World]:
         torch.cuda.set_device(world.local_rank)
     backend = "nccl" if device_type == "cuda" else "gloo"
     _import_before_the_group()
-    distributed.init_process_group(backend, store=_store(world), rank=world.rank, world_size=world.size)
+    kept_by_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = _store(world, keeps=world.leader and not kept_by_torchrun)
+    distributed.init_process_group(backend, store=store, rank=world.rank, world_size=world.size)
     try:
         yield world
     finally:
@@ -69,17 +71,24 @@ def _import_before_the_group() -> None:
     import_module("torch.distributed.nn.functional")
 
 
-def _store(world: World) -> Store:
+def connect(world: World) -> Store:
+    """A connection of its own, for another thread, to the store of the job that this process has joined."""
+    return _store(world, keeps=False, waits=False)
+
+
+def _store(world: World, keeps: bool, waits: bool = True) -> Store:
     """Where processes leave their addresses for each other; a new one for each restart.
+
+    This process `keeps` it for all, and `waits` until all are there.
 
     torchrun keeps one store over all restarts. Without a prefix for each, a restarted process would read the address
     that a dead one left there (seen with PyTorch 2.13 and gloo).
     """
-    kept_by_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = TCPStore(
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),
         world.size,
-        is_master=world.leader and not kept_by_torchrun,
+        is_master=keeps,
+        wait_for_workers=waits,
     )
     return PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)

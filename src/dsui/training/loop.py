@@ -28,13 +28,12 @@ from dsui.training.distributed import World
 from dsui.training.interruption import Interruption
 from dsui.training.memory import fitting_batch, release
 from dsui.training.meter import HITS, LARGEST_LOSS, SAMPLES
+from dsui.training.resumption import PLACE, how_to_go_on, is_lost_process, load_checkpoint, place
 from dsui.training.step import Mode, own_stream
 from dsui.training.trainer import Trainer
 
 REPORT_SECONDS = 1.0
 IMAGES_PER_SECOND = "images_per_second"
-LOST_PROCESS = ("Connection closed by peer", "Connection reset by peer", "NCCL", "Broken pipe", "Timed out waiting")
-"""Parts of what gloo and nccl say when a process they wait for is gone."""
 LARGEST_WEIGHT = 1e6
 """A weight beyond this has diverged."""
 ADVICE = "train again with a lower rate (--set peak_rate=...) or a clipped gradient (--set clip=1)."
@@ -42,6 +41,8 @@ READ_AT_ONCE = 256
 """Images of the held-out part that are in memory together."""
 STATE_COPIES = 4
 """A checkpoint is about four times the weights: themselves, two moments of the optimizer and an average."""
+KEPT_STATES = 3
+"""Checkpoints on the disk while the next one is written: itself, the newest and the one before that."""
 
 
 class InterruptedRun(Stopped):
@@ -59,6 +60,10 @@ class Reporter(Protocol):
         """Called after each epoch with what was logged."""
         ...
 
+    def note(self, sentence: str) -> None:
+        """Called with what the user should know."""
+        ...
+
 
 class SilentReporter:
     """Shows nothing."""
@@ -66,6 +71,8 @@ class SilentReporter:
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
 
     def epoch(self, row: dict[str, object]) -> None: ...
+
+    def note(self, sentence: str) -> None: ...
 
 
 def fit(
@@ -114,7 +121,8 @@ def fit(
                 trainer = build(config)
                 if folder is not None:
                     _check_readable(held_out)
-                    check_room(out, 2 * STATE_COPIES * sum(t.nbytes for t in trainer.method.state_dict().values()))
+                    weights = sum(tensor.nbytes for tensor in trainer.method.state_dict().values())
+                    check_room(out, KEPT_STATES * STATE_COPIES * weights - folder.stored_bytes)
                 on_error.pop_all()
             interruption = closing.enter_context(Interruption())
             pacer = Pacer(time.monotonic(), checkpoint_seconds)
@@ -169,17 +177,15 @@ class _Loop:
         try:
             self._run(resume)
         except RuntimeError as error:
-            if self.trainer.world.size == 1 or not any(sign in str(error) for sign in LOST_PROCESS):
+            if not is_lost_process(error, self.trainer.world):
                 raise
-            raise DsuiError(
-                f"another process of this job died; the last checkpoint is of step {self.last_saved}; "
-                f"go on with the same command and --resume (run folder {self.out})."
-            ) from error
+            raise DsuiError(f"another process of this job died; {how_to_go_on(self.out)}.") from error
 
     def _run(self, resume: bool) -> None:
         trainer, per_epoch = self.trainer, self.trainer.steps_per_epoch
         if resume:
-            self._load()
+            load_checkpoint(trainer, self.folder, self.out, self.reporter.note)
+            self.last_saved = self.step.steps_done
         first, start = divmod(self.step.steps_done, per_epoch)
         self.steps_reported = self.step.steps_done
         for epoch in range(first, trainer.recipe.epochs):
@@ -203,18 +209,8 @@ class _Loop:
             )
             metadata = {"version": __version__, "classes": json.dumps(trainer.classes), IMAGES: trainer.images}
             self.folder.save_weights(trainer.method.state_dict(), metadata | {CALIBRATION: calibration.to_text()})
+            self.folder.finish()
         trainer.world.barrier()  # a process that leaves while the leader still works may break the others' connections
-
-    def _load(self) -> None:
-        """Every process reads the leader's checkpoint, so `out` must be on a disk that all of them see."""
-        self.trainer.world.barrier()
-        state = RunFolder.read_state(self.out, self.trainer.device)
-        if state is None:
-            return
-        self.trainer.load(state)
-        self.last_saved = self.step.steps_done
-        if self.folder is not None:
-            self.folder.trim_log(self.step.steps_done)
 
     def _between_steps(self) -> None:
         now = time.monotonic()
@@ -293,7 +289,7 @@ class _Loop:
             return
         self._check_weights()
         began = time.monotonic()
-        self.folder.save_state(self.trainer.state())
+        self.folder.save_state({**self.trainer.state(), PLACE: place(self.trainer.world, self.trainer.device)})
         now = time.monotonic()
         self.pacer.saved(now - began, now)
         self.last_saved = self.step.steps_done

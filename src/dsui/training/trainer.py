@@ -166,6 +166,14 @@ class Trainer:
                 f"the images of {self.config.data} are not those this run was begun with; restore them, or train "
                 "again with another --out."
             )
+        if missing := sorted({"model", "optimizers", "average", "meter", "steps", "phase"} - state.keys()):
+            raise RunError(f"the checkpoint holds no {missing[0]}; train again with another --out.")
+        steps = state["steps"]
+        if type(steps) is not int or not 0 <= steps <= self.total_steps:
+            raise RunError(
+                f"the checkpoint is of step {str(steps)[:20]} and this run has {self.total_steps} steps; bring back "
+                "its own, or train again with another --out."
+            )
         try:
             self.method.load_state_dict(state["model"])
         except (RuntimeError, ValueError) as error:
@@ -180,7 +188,7 @@ class Trainer:
         if self.average is not None:
             self.average.load_state_dict(state["average"])
         self.step.meter.load_state_dict(state["meter"])
-        self.step.resume(state["steps"])
+        self.step.resume(steps)
         self.entered = state["phase"]
 
     def _enter(self, epoch: int) -> None:
