@@ -171,5 +171,5 @@ def test_no_external_program_and_no_global_setting_of_pillow_is_used(tmp_path: P
 
 def test_what_is_no_file_on_a_disk_is_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
-    with pytest.raises(ImageError, match="it is not a file on a disk"):
+    with pytest.raises(ImageError, match="it is a pipe and not a file"):
         decode_image(tmp_path / "pipe.png", 3)

@@ -3,6 +3,9 @@
 The CIFAR files are pickles, and a pickle can call any function that it names. Here every allowed name stands for a
 harmless function below; any other name is refused. This uses the unpickler written in Python, because the one in C
 reserves as much memory as a forged file asks for.
+
+A pickle can also name one value many times, so that 250 bytes hold a tuple of 10^30 parts, on whose hash or text Python
+works for ever. So keys are text or bytes, tuples are short and not deep, and opcodes that no such file needs are refused.
 """
 
 from __future__ import annotations
@@ -14,11 +17,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dsui.errors import DataError
+from dsui.excerpt import excerpt, shorten
+from dsui.regular_file import read_regular
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+
+LARGEST = 1 << 28
+"""Bytes of a file; the largest of CIFAR holds 155 MB."""
+LONGEST_TUPLE, DEEPEST_TUPLE = 16, 3
+"""The state of an array is a tuple of five, with its shape and its type in it."""
 
 
 class _ByteType:
@@ -26,7 +38,7 @@ class _ByteType:
 
     def __init__(self, code: object, *_: object) -> None:
         if code not in ("u1", b"u1"):
-            raise pickle.UnpicklingError(f"it holds an array of type {code!r}")
+            raise pickle.UnpicklingError(f"it holds an array of type {excerpt(code)}")
 
     def __setstate__(self, state: object) -> None:
         """Byte order and alignment mean nothing for bytes."""
@@ -48,7 +60,7 @@ class ByteArray:
 def _latin1(text: str, encoding: str) -> bytes:
     """How Python 3 writes bytes into an old pickle."""
     if encoding != "latin1":
-        raise pickle.UnpicklingError(f"it holds text in {encoding!r}")
+        raise pickle.UnpicklingError(f"it holds text in {excerpt(encoding)}")
     return text.encode("latin-1")
 
 
@@ -66,20 +78,84 @@ ALLOWED = {
 }
 
 
+OPCODES = (
+    pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.MARK, pickle.PUT, pickle.BINPUT, pickle.LONG_BINPUT, pickle.MEMOIZE,
+    pickle.GET, pickle.BINGET, pickle.LONG_BINGET, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.INT, pickle.BININT,
+    pickle.BININT1, pickle.BININT2, pickle.LONG, pickle.LONG1, pickle.STRING, pickle.BINSTRING, pickle.SHORT_BINSTRING,
+    pickle.UNICODE, pickle.BINUNICODE, pickle.SHORT_BINUNICODE, pickle.BINUNICODE8, pickle.BINBYTES, pickle.BINBYTES8,
+    pickle.SHORT_BINBYTES, pickle.EMPTY_LIST, pickle.LIST, pickle.APPEND, pickle.APPENDS, pickle.EMPTY_DICT, pickle.DICT,
+    pickle.SETITEM, pickle.SETITEMS, pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3,
+    pickle.GLOBAL, pickle.STACK_GLOBAL, pickle.REDUCE, pickle.BUILD,
+)  # fmt: skip
+"""Numbers, texts, bytes, lists, tuples, dictionaries, and the calls that make an array."""
+CHECKED = {pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3}
+
+
 class _Restricted(pickle._Unpickler):
     def __init__(self, path: Path) -> None:
-        super().__init__(io.BytesIO(path.read_bytes()), encoding="bytes")
+        super().__init__(io.BytesIO(read_regular(path, LARGEST)), encoding="bytes")
         self.path = path
 
     def find_class(self, module: str, name: str) -> object:
         if (module, name) not in ALLOWED:
             raise DataError(
-                f"{self.path} asks to run {module}.{name}, which no CIFAR file needs; "
+                f"{self.path} asks to run {shorten(f'{module}.{name}')}, which no CIFAR file needs; "
                 "delete it and get the file from its official source."
             )
         return ALLOWED[module, name]
 
+    def _tuple(self, opcode: bytes) -> None:
+        pickle._Unpickler.dispatch[opcode[0]](self)
+        if _depth(self.stack[-1]) > DEEPEST_TUPLE:
+            raise pickle.UnpicklingError("it holds tuples in tuples in tuples")
+
+    def _set_item(self) -> None:
+        _check_keys(self.stack[-2:-1])
+        self.load_setitem()
+
+    def _set_items(self) -> None:
+        _check_keys(self.stack[::2])
+        self.load_setitems()
+
+    def _dictionary(self) -> None:
+        _check_keys(self.stack[::2])
+        self.load_dict()
+
+    def _build(self) -> None:
+        if not isinstance(self.stack[-2], ByteArray | _ByteType):
+            raise pickle.UnpicklingError("it sets the state of something that is no array")
+        self.load_build()
+
+    dispatch = {opcode[0]: pickle._Unpickler.dispatch[opcode[0]] for opcode in OPCODES} | {
+        pickle.SETITEM[0]: _set_item,
+        pickle.SETITEMS[0]: _set_items,
+        pickle.DICT[0]: _dictionary,
+        pickle.BUILD[0]: _build,
+    }
+
+
+def _checked(opcode: bytes) -> Callable[[_Restricted], None]:
+    return lambda unpickler: unpickler._tuple(opcode)
+
+
+_Restricted.dispatch |= {opcode[0]: _checked(opcode) for opcode in CHECKED}
+
+
+def _check_keys(keys: list[object]) -> None:
+    if not all(isinstance(key, str | bytes) for key in keys):
+        raise pickle.UnpicklingError("it holds a dictionary whose keys are not texts")
+
+
+def _depth(value: object) -> int:
+    """How deep tuples nest in a value; a long tuple counts as too deep."""
+    if not isinstance(value, tuple):
+        return 0
+    if len(value) > LONGEST_TUPLE:
+        return DEEPEST_TUPLE + 1
+    return 1 + max(map(_depth, value), default=0)  # what it holds was checked when it was made
+
 
 def unpickle(path: Path) -> object:
-    """The object in `path`. DataError for a forbidden name; any other error means a damaged file."""
+    """The object in `path`. DataError for a forbidden name, OSError where it cannot be read; any other error means a
+    damaged file."""
     return _Restricted(path).load()
