@@ -1,4 +1,4 @@
-"""YAML from outside: text, numbers, true, false, null, lists and mappings, within limits, or one clause that says why not.
+"""YAML from outside: text, numbers, true, false, null, lists and mappings, within limits, or why it cannot be read.
 
 PyYAML builds what a file asks for. Aliases can make a value of 10^10 parts from 400 bytes, brackets nest deeper than
 Python recurses, and a tag such as !!timestamp fails in a way of its own for every wrong value. Here parts are counted

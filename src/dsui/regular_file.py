@@ -1,7 +1,7 @@
 """The one place where files from outside are opened: regular files of a limited size, and nothing else.
 
-Opening a pipe waits for its other end, and reading a device may never end. Both are refused before they are opened, with
-an OSError whose `strerror` completes "cannot be read (...)", like that of a missing file.
+Opening a pipe waits for its other end, and reading a device may never end. Both are refused before they are opened,
+with an OSError whose `strerror` completes "cannot be read (...)", like that of a missing file.
 """
 
 from __future__ import annotations

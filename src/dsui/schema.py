@@ -24,7 +24,7 @@ ITEMS = 1000
 """Of a list or a mapping."""
 
 
-class Mismatch(ValueError):
+class SchemaError(ValueError):
     """A value is not what the schema says; the clause names its place, the value and what it must be."""
 
 
@@ -47,10 +47,10 @@ class Kind:
 
 
 def check(value: object, kind: Kind, where: str = "") -> None:
-    """Raise a Mismatch unless the value, and everything in it, is of its kind."""
+    """Raise a SchemaError unless the value, and everything in it, is of its kind."""
     if not kind.holds(value):
         place = shorten(where.removeprefix("."), 100)
-        raise Mismatch(f"{place + ' ' if place else 'it '}is {excerpt(value)}; it must be {kind.expected}")
+        raise SchemaError(f"{place + ' ' if place else 'it '}is {excerpt(value)}; it must be {kind.expected}")
     for place, part, inner in kind.parts(value):
         check(part, inner, where + place)
 

@@ -229,7 +229,7 @@ def test_an_unknown_recipe_is_answered_with_the_nearest(write: Write) -> None:
         ("- paper\n", "is not a mapping"),
         ("extends: paper\nbatch: [1\n", "is not valid YAML: expected ',' or ']', but got '<stream end>' in line 3."),
         ("extends: paper\nname: a\x07b\n", "is not valid YAML: special characters are not allowed in line 2."),
-        ("name: 2021-13-01\n", "is not valid YAML: month must be in 1..12."),
+        ("name: !!timestamp 2021-13-01\n", "is not valid YAML: the tag 'tag:yaml.org,2002:timestamp' is not used here"),
         ("extends: paper\nbatchsize: 3\n", "mine.yaml; did you mean 'batch'?"),
         ("extends: paper\non: 3\n", "unknown key 'True' in "),
         ("extends: paper\nbatch: large\n", "mine.yaml; it must be an integer."),

@@ -9,6 +9,7 @@ row, column, and a list of labels; a further pickle holds the names of the class
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -30,12 +31,7 @@ PIXELS = 3 * 32 * 32
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 LICENCE = "none stated"
 FOLDER_10, FOLDER_100 = "cifar-10-batches-py", "cifar-100-python"
-NAMES = listed(
-    Kind(
-        "a name",
-        lambda text: isinstance(text, bytes) and text.isascii() and text.decode().isprintable() and len(text) < 100,
-    )
-)
+NAMES = listed(Kind("a name", lambda text: isinstance(text, bytes) and bool(re.fullmatch(rb"[ -~]{1,100}", text))))
 """What `label_names` must hold."""
 TRAIN_10 = tuple(f"data_batch_{batch}" for batch in range(1, 6))
 
@@ -107,8 +103,8 @@ def _archive(name: str, sha256: str, size: int, folder: str, batches: Mapping[st
     )
 
 
-# Train means: as commonly published. Test means: measured on the official test pixels. Checksums: of the archives those of
-# Keras (keras/src/datasets/cifar10.py and cifar100.py), of the files in them those of torchvision (datasets/cifar.py).
+# Train means: as commonly published. Test means: measured on the official test pixels. Checksums: of the archives those
+# of Keras (keras/src/datasets/cifar10.py, cifar100.py), of the files in them those of torchvision (datasets/cifar.py).
 CIFAR10 = DatasetInfo(
     name="cifar10",
     load=cifar10,

@@ -5,9 +5,9 @@ and palettes become RGB. Grey deeper than 8 bits is scaled, never clipped: integ
 or from the image's own smallest and largest value where these lie outside.
 
 A small file may hold a large image, so memory and time have limits. An image has at most LARGEST_IMAGE pixels, all
-threads together work on at most IN_WORK pixels at once, and an image is converted in strips. A thread that decodes cannot
-be stopped, so there is no limit in seconds. Instead, the pixels bound the time: images of formats that Pillow decodes
-slowly have at most LARGEST_SLOW of them, and a JPEG, which may go over its pixels many times, MOST_PASSED in all.
+threads together work on at most IN_WORK pixels at once, and an image is converted in strips. A thread that decodes
+cannot be stopped, so there is no limit in seconds. Instead, the pixels bound the time: an image of a format that Pillow
+decodes slowly has at most LARGEST_SLOW of them, and a JPEG, which may go over its pixels many times, MOST_PASSED.
 """
 
 from __future__ import annotations

@@ -179,7 +179,8 @@ def _problem(path: Path, file: RemoteFile) -> str | None:
             if stream.read(len(file.begins)) != file.begins:
                 return "it does not begin as its format does"
         if file.checksum and (found := checksum_of(path, file.checksum)) != file.checksum:
-            return f"its {algorithm_of(found)} is {found.partition(':')[2]}, published is {file.checksum.partition(':')[2]}"
+            digest, published = (checksum.partition(":")[2] for checksum in (found, file.checksum))
+            return f"its {algorithm_of(found)} is {digest}, published is {published}"
     except OSError as error:
         return error.strerror
     return None

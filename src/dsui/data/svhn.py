@@ -49,7 +49,7 @@ def svhn(root: Path, split: str) -> MemorySet:
 
 
 def _file(name: str, sha256: str, size: int) -> RemoteFile:
-    """The source answers without encryption, so the checksum is what proves the bytes. No mirror is known to carry them."""
+    """The source is without encryption, so the checksum alone proves the bytes. No mirror is known to carry them."""
     addresses = (f"http://ufldl.stanford.edu/housenumbers/{name}",)
     begins = b"MATLAB 5.0 MAT-file"
     return RemoteFile(name, addresses, yields=(name,), begins=begins, checksum=f"sha256:{sha256}", largest=size)

@@ -111,9 +111,9 @@ def _read(file: Path) -> NDArray[np.uint8]:
     return pixels(image)
 
 
-# Train means: as commonly published. Validation means: measured. The publisher states no checksum; this one is stated alike
-# by several public repositories, with the size and the md5 of Avalanche (benchmarks/datasets/tiny_imagenet),
-# 90528d7ca1a48142e341f4ef8d21d0de.
+# Train means: as commonly published. Validation means: measured. The publisher states no checksum. Several public
+# repositories state this one alike, for a file of the size that others state together with the md5 of Avalanche
+# (benchmarks/datasets/tiny_imagenet), 90528d7ca1a48142e341f4ef8d21d0de.
 TINY_IMAGENET = DatasetInfo(
     name=NAME,
     load=tiny_imagenet,

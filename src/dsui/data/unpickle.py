@@ -5,7 +5,8 @@ harmless function below; any other name is refused. This uses the unpickler writ
 reserves as much memory as a forged file asks for.
 
 A pickle can also name one value many times, so that 250 bytes hold a tuple of 10^30 parts, on whose hash or text Python
-works for ever. So keys are text or bytes, tuples are short and not deep, and opcodes that no such file needs are refused.
+works for ever. So keys are text or bytes, tuples are short and not deep, and opcodes that no such file needs are
+refused.
 """
 
 from __future__ import annotations
@@ -79,13 +80,14 @@ ALLOWED = {
 
 
 OPCODES = (
-    pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.MARK, pickle.PUT, pickle.BINPUT, pickle.LONG_BINPUT, pickle.MEMOIZE,
-    pickle.GET, pickle.BINGET, pickle.LONG_BINGET, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.INT, pickle.BININT,
-    pickle.BININT1, pickle.BININT2, pickle.LONG, pickle.LONG1, pickle.STRING, pickle.BINSTRING, pickle.SHORT_BINSTRING,
-    pickle.UNICODE, pickle.BINUNICODE, pickle.SHORT_BINUNICODE, pickle.BINUNICODE8, pickle.BINBYTES, pickle.BINBYTES8,
-    pickle.SHORT_BINBYTES, pickle.EMPTY_LIST, pickle.LIST, pickle.APPEND, pickle.APPENDS, pickle.EMPTY_DICT, pickle.DICT,
-    pickle.SETITEM, pickle.SETITEMS, pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3,
-    pickle.GLOBAL, pickle.STACK_GLOBAL, pickle.REDUCE, pickle.BUILD,
+    pickle.PROTO, pickle.FRAME, pickle.STOP, pickle.MARK, pickle.PUT, pickle.BINPUT, pickle.LONG_BINPUT,
+    pickle.MEMOIZE, pickle.GET, pickle.BINGET, pickle.LONG_BINGET, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE,
+    pickle.INT, pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG, pickle.LONG1, pickle.STRING,
+    pickle.BINSTRING, pickle.SHORT_BINSTRING, pickle.UNICODE, pickle.BINUNICODE, pickle.SHORT_BINUNICODE,
+    pickle.BINUNICODE8, pickle.BINBYTES, pickle.BINBYTES8, pickle.SHORT_BINBYTES, pickle.EMPTY_LIST, pickle.LIST,
+    pickle.APPEND, pickle.APPENDS, pickle.EMPTY_DICT, pickle.DICT, pickle.SETITEM, pickle.SETITEMS,
+    pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.GLOBAL,
+    pickle.STACK_GLOBAL, pickle.REDUCE, pickle.BUILD,
 )  # fmt: skip
 """Numbers, texts, bytes, lists, tuples, dictionaries, and the calls that make an array."""
 CHECKED = {pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3}

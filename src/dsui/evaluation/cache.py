@@ -31,9 +31,11 @@ from torch import Tensor
 from dsui.data.dataset import ImageSet
 from dsui.data.pipeline import open_loader, plain_batches
 from dsui.errors import DsuiError, RunError
+from dsui.evaluation.chunks import read_facts
 from dsui.methods.registry import effective_options
 from dsui.outputs import DEFINITION, Outputs
 from dsui.progress import Progress, silent
+from dsui.regular_file import check_regular
 from dsui.runs.files import wait_for_lock, write_atomic
 from dsui.runs.model import Model, RunFacts, load_model, predict_inputs, seeded_sampling, short_fingerprint
 
@@ -178,10 +180,11 @@ class OutputCache:
         expected = [(key, str(number), str(len(paths))) for number in range(len(paths))]
         if not paths or [(each.get("key"), each.get("chunk"), each.get("chunks")) for each in found] != expected:
             return None
-        last = found[-1]
-        classes = tuple(json.loads(last["classes"]))
-        seconds, passes = float(last["seconds"]), int(last["passes"])
-        return StoredOutputs(tuple(paths), int(last["count"]), seconds, passes, classes, last["device"])
+        try:
+            facts = read_facts(paths, found[-1])
+        except ValueError:  # a part is missing, or of another program: they are computed again
+            return None
+        return StoredOutputs(tuple(paths), *facts)
 
     def _compute(self, source: ImageSource, progress: Progress) -> StoredOutputs:
         stem, key = self._names(source)
@@ -245,6 +248,7 @@ def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> 
 
 def _metadata(path: Path) -> dict[str, str]:
     try:
+        check_regular(path)
         with safe_open(path, framework="pt") as content:
             found: Any = content.metadata()
             return dict(found or {})

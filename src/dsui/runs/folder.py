@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any, Self
 import yaml
 
 from dsui.errors import RunError
+from dsui.excerpt import shorten
+from dsui.plain_yaml import MOST_CHARACTERS, load_yaml
 from dsui.recipe import RecipeError
+from dsui.regular_file import read_regular
 from dsui.runs import checkpoint, weights
 from dsui.runs.config import RunConfig
 from dsui.runs.files import append_lines, lock_or_refuse, not_written, write_bytes
@@ -154,13 +157,14 @@ def _read_settings(path: Path) -> dict[str, object]:
     Keys that only a later version knows are kept, so that they count as a difference.
     """
     try:
-        content = path.read_bytes()
+        content = read_regular(path, 4 * MOST_CHARACTERS)
     except OSError as error:
         raise _unreadable(path, error) from error
     try:
-        written = yaml.safe_load(content)
-        return _flat({**written, **RunConfig.from_mapping(written).mapping()})
-    except (yaml.YAMLError, ValueError, AttributeError, TypeError, KeyError, RecursionError, RecipeError) as error:
+        written: Any = load_yaml(content.decode())
+        known = RunConfig.from_mapping(written).mapping()
+        return _flat({**written, **known})
+    except (ValueError, RecipeError) as error:
         raise RunError(f"{path} is damaged and cannot be compared; restore it or choose another --out.") from error
 
 
@@ -173,7 +177,7 @@ def _flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, object]
 
 
 def _shown(settings: Mapping[str, object], key: str) -> str:
-    return json.dumps(settings[key], ensure_ascii=False, default=str) if key in settings else "absent"
+    return shorten(json.dumps(settings[key], ensure_ascii=False, default=str)) if key in settings else "absent"
 
 
 def _lock(folder: Path) -> FileIO:
