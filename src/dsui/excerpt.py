@@ -24,9 +24,10 @@ def excerpt(value: object, length: int = SHOWN) -> str:
 
 
 def shorten(text: object, length: int = REASON) -> str:
-    """The text on one line, or its beginning and "..." where it is longer."""
+    """The text on one line, or its beginning and "..." where it is longer; "?" for what cannot be printed."""
     line = " ".join(str(text)[: 2 * length].split())
-    return line if len(line) <= length else f"{line[: length - 3]}..."
+    shown = "".join(letter if letter.isprintable() else "?" for letter in line)
+    return shown if len(shown) <= length else f"{shown[: length - 3]}..."
 
 
 def _beginning(value: object, length: int, depth: int) -> str:

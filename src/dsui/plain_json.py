@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def load_json(text: str | bytes) -> object:
@@ -13,4 +16,9 @@ def load_json(text: str | bytes) -> object:
         raise ValueError("its brackets nest too deep") from error
     except ValueError as error:
         raise ValueError("it is not whole JSON") from error
+    if SURROGATE.search(text if isinstance(text, bytes) else text.encode(errors="replace")):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("a text in it holds half a character") from error
     return value

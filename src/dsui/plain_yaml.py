@@ -7,6 +7,8 @@ with every alias at the size of what it repeats, depth is limited, and tags of o
 
 from __future__ import annotations
 
+from typing import Any
+
 import yaml
 
 from dsui.excerpt import excerpt, shorten
@@ -74,18 +76,20 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
         if node.tag not in TAGS:
             raise _refused(f"the tag {excerpt(node.tag)} is not used here", node.start_mark)
+        if isinstance(node, yaml.ScalarNode) and any("\ud800" <= letter <= "\udfff" for letter in node.value):
+            raise _refused("a text holds half a character", node.start_mark)
         is_number = node.tag.endswith((":int", ":float"))
         if is_number and isinstance(node, yaml.ScalarNode) and len(node.value) > LONGEST_NUMBER:
             raise _refused(f"a number has {len(node.value):,} characters", node.start_mark)
         try:
-            return super().construct_object(node, deep)  # type: ignore[no-untyped-call]
+            return super().construct_object(node, deep)
         except (ValueError, KeyError, IndexError, AttributeError, TypeError, OverflowError) as error:
             kind = node.tag.rpartition(":")[2]
             raise _refused(f"{excerpt(node.value)} is not of the type {kind}", node.start_mark) from error
 
 
-def _refused(problem: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)  # type: ignore[no-untyped-call]
+def _refused(problem: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
 
 # a date is text: nothing here takes dates

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, BinaryIO
+from io import BufferedReader
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,7 @@ def check_regular(path: Path, most: int | None = None) -> None:
     _check(path, os.stat(path), most)
 
 
-def open_regular(path: Path, most: int | None = None) -> BinaryIO:
+def open_regular(path: Path, most: int | None = None) -> BufferedReader:
     """The file, open for reading."""
     check_regular(path, most)
     # a pipe put in the file's place since then neither stops this nor passes the second check

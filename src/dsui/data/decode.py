@@ -189,7 +189,7 @@ def read_all(
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
     with open_regular(path, LARGEST_FILE) as stream:
-        if not stream.peek(1):  # type: ignore[attr-defined]
+        if not stream.peek(1):
             raise ImageError("the file is empty")
         with Image.open(stream, formats=_formats()) as image:
             width, height = image.size

@@ -139,8 +139,7 @@ def _unzip(stream: BinaryIO, archive: Path, folder: str) -> None:
 
 def _untar(stream: BinaryIO, archive: Path, folder: str) -> None:
     """Read once from beginning to end, so that no more than the limit is ever decompressed."""
-    limited = _Limited(gzip.GzipFile(fileobj=stream), archive)
-    with tarfile.open(fileobj=limited, mode="r|") as tar:
+    with _LimitedGzip(stream, archive) as limited, tarfile.open(fileobj=limited, mode="r|") as tar:
         for count, member in enumerate(tar):
             if count >= MOST_MEMBERS:
                 raise _too_large(archive)
@@ -151,14 +150,15 @@ def _untar(stream: BinaryIO, archive: Path, folder: str) -> None:
             pass  # the checksum comes after the last byte
 
 
-class _Limited:
-    """The bytes of a stream up to LARGEST_UNPACKED; more of them are an error."""
+class _LimitedGzip(gzip.GzipFile):
+    """Gives LARGEST_UNPACKED bytes at most; more of them are an error."""
 
-    def __init__(self, stream: gzip.GzipFile, archive: Path) -> None:
-        self.stream, self.archive, self.count = stream, archive, 0
+    def __init__(self, stream: BinaryIO, archive: Path) -> None:
+        super().__init__(fileobj=stream)
+        self.archive, self.count = archive, 0
 
-    def read(self, size: int) -> bytes:
-        content = self.stream.read(size)
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(size)
         self.count += len(content)
         if self.count > LARGEST_UNPACKED:
             raise _too_large(self.archive)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import io
 import pickle
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from dsui.excerpt import excerpt, shorten
 from dsui.regular_file import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -90,10 +90,56 @@ OPCODES = (
     pickle.STACK_GLOBAL, pickle.REDUCE, pickle.BUILD,
 )  # fmt: skip
 """Numbers, texts, bytes, lists, tuples, dictionaries, and the calls that make an array."""
-CHECKED = {pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3}
+
+
+def _check_keys(keys: list[object]) -> None:
+    if not all(isinstance(key, str | bytes) for key in keys):
+        raise pickle.UnpicklingError("it holds a dictionary whose keys are not texts")
+
+
+def _check_array(value: object) -> None:
+    if not isinstance(value, ByteArray | _ByteType):
+        raise pickle.UnpicklingError("it sets the state of something that is no array")
+
+
+def _check_depth(value: object) -> None:
+    if _depth(value) > DEEPEST_TUPLE:
+        raise pickle.UnpicklingError("it holds a long tuple, or tuples in tuples in tuples")
+
+
+def _depth(value: object) -> int:
+    """How deep tuples nest in a value, of which what it holds was checked before; a long one counts as too deep."""
+    if not isinstance(value, tuple):
+        return 0
+    return DEEPEST_TUPLE + 1 if len(value) > LONGEST_TUPLE else 1 + max(map(_depth, value), default=0)
+
+
+BEFORE: dict[bytes, Callable[[list[object]], None]] = {
+    pickle.SETITEM: lambda stack: _check_keys(stack[-2:-1]),
+    pickle.SETITEMS: lambda stack: _check_keys(stack[::2]),
+    pickle.DICT: lambda stack: _check_keys(stack[::2]),
+    pickle.BUILD: lambda stack: _check_array(stack[-2]),
+}
+"""What is checked of the unpickler's stack, which begins at the last mark, before these opcodes."""
+MAKE_TUPLES = {pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3}
+
+
+def _handler(opcode: bytes) -> Callable[[Any], None]:
+    plain, check = pickle._Unpickler.dispatch[opcode[0]], BEFORE.get(opcode)
+
+    def handle(unpickler: Any) -> None:
+        if check is not None:
+            check(unpickler.stack)
+        plain(unpickler)
+        if opcode in MAKE_TUPLES:
+            _check_depth(unpickler.stack[-1])
+
+    return handle
 
 
 class _Restricted(pickle._Unpickler):
+    dispatch = {opcode[0]: _handler(opcode) for opcode in OPCODES}  # noqa: RUF012 - as in the base
+
     def __init__(self, path: Path) -> None:
         super().__init__(io.BytesIO(read_regular(path, LARGEST)), encoding="bytes")
         self.path = path
@@ -105,56 +151,6 @@ class _Restricted(pickle._Unpickler):
                 "delete it and get the file from its official source."
             )
         return ALLOWED[module, name]
-
-    def _tuple(self, opcode: bytes) -> None:
-        pickle._Unpickler.dispatch[opcode[0]](self)
-        if _depth(self.stack[-1]) > DEEPEST_TUPLE:
-            raise pickle.UnpicklingError("it holds tuples in tuples in tuples")
-
-    def _set_item(self) -> None:
-        _check_keys(self.stack[-2:-1])
-        self.load_setitem()
-
-    def _set_items(self) -> None:
-        _check_keys(self.stack[::2])
-        self.load_setitems()
-
-    def _dictionary(self) -> None:
-        _check_keys(self.stack[::2])
-        self.load_dict()
-
-    def _build(self) -> None:
-        if not isinstance(self.stack[-2], ByteArray | _ByteType):
-            raise pickle.UnpicklingError("it sets the state of something that is no array")
-        self.load_build()
-
-    dispatch = {opcode[0]: pickle._Unpickler.dispatch[opcode[0]] for opcode in OPCODES} | {
-        pickle.SETITEM[0]: _set_item,
-        pickle.SETITEMS[0]: _set_items,
-        pickle.DICT[0]: _dictionary,
-        pickle.BUILD[0]: _build,
-    }
-
-
-def _checked(opcode: bytes) -> Callable[[_Restricted], None]:
-    return lambda unpickler: unpickler._tuple(opcode)
-
-
-_Restricted.dispatch |= {opcode[0]: _checked(opcode) for opcode in CHECKED}
-
-
-def _check_keys(keys: list[object]) -> None:
-    if not all(isinstance(key, str | bytes) for key in keys):
-        raise pickle.UnpicklingError("it holds a dictionary whose keys are not texts")
-
-
-def _depth(value: object) -> int:
-    """How deep tuples nest in a value; a long tuple counts as too deep."""
-    if not isinstance(value, tuple):
-        return 0
-    if len(value) > LONGEST_TUPLE:
-        return DEEPEST_TUPLE + 1
-    return 1 + max(map(_depth, value), default=0)  # what it holds was checked when it was made
 
 
 def unpickle(path: Path) -> object:

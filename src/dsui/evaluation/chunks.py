@@ -32,7 +32,7 @@ PARTS = record({"features": SHAPE, "logits": SHAPE, "labels": SHAPE})
 class ChunkFacts(NamedTuple):
     """See `dsui.evaluation.cache.StoredOutputs`."""
 
-    count: int
+    images: int
     seconds: float
     passes: int
     classes: tuple[str, ...]
@@ -53,7 +53,8 @@ def read_facts(paths: Sequence[Path], metadata: Mapping[str, str]) -> ChunkFacts
             raise SchemaError("the parts of a chunk are of different numbers of images")
     if sum(shapes["logits"][0] for shapes in chunks) != values["count"]:
         raise SchemaError("a chunk is missing")
-    return ChunkFacts(*(values[name] for name in AS_JSON[:3]), tuple(values["classes"]), values["device"])
+    classes = tuple(values["classes"])
+    return ChunkFacts(values["count"], values["seconds"], values["passes"], classes, values["device"])
 
 
 def _is_part(name: str) -> bool:

@@ -77,12 +77,12 @@ class RunFolder:
             folder = on_error.enter_context(cls(path, config))
             there, here = _read_settings(path / CONFIG), _flat(config.mapping())
             if differences := [
-                f"{key}: {_shown(there, key)} there, {_shown(here, key)} here"
+                f"{shorten(key, 60)}: {_shown(there, key)} there, {_shown(here, key)} here"
                 for key in there | here
                 if key not in there or key not in here or there[key] != here[key]
             ]:
                 raise RunError(
-                    f"{path} was begun with other settings ({'; '.join(differences)}); "
+                    f"{path} was begun with other settings ({shorten('; '.join(differences), 300)}); "
                     "resume with those or choose another --out."
                 )
             if not (path / STATE).exists():
@@ -177,7 +177,7 @@ def _flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, object]
 
 
 def _shown(settings: Mapping[str, object], key: str) -> str:
-    return shorten(json.dumps(settings[key], ensure_ascii=False, default=str)) if key in settings else "absent"
+    return shorten(json.dumps(settings[key], ensure_ascii=False, default=str), 100) if key in settings else "absent"
 
 
 def _lock(folder: Path) -> FileIO:

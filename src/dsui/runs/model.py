@@ -13,6 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from dsui.backbones.registry import OWN
 from dsui.data.augment import Transform
 from dsui.errors import RunError
 from dsui.excerpt import shorten
@@ -156,6 +157,12 @@ def _build(facts: RunFacts) -> Method:
     except TypeError as error:
         raise RunError(
             f"{facts.path / WEIGHTS} was written by another version of dsui; use that one or train the run again."
+        ) from error
+    except ValueError as error:
+        if config.backbone.startswith(OWN):
+            raise  # the sentence says what to do in Python
+        raise RunError(
+            f"{facts.path / WEIGHTS} describes a model that cannot be built ({shorten(error)}); train the run again."
         ) from error
 
 
