@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 import shutil
 import subprocess
@@ -186,3 +187,19 @@ def test_a_field_of_the_wrong_kind_is_no_row(field: str) -> None:
 def test_a_figure_beyond_all_floats_is_no_figure() -> None:
     with pytest.raises(ValueError, match=r"metrics\.huge is an integer of 1,329 bits; it must be a number or null"):
         ResultRow.from_json(ROW.to_json().replace('"metrics": {', f'"metrics": {{"huge": {10**400}, '))
+
+
+def test_a_file_of_nothing_but_other_lines_is_told_in_a_hundred_sentences(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"x\n" * 5000 + ROW.to_json().encode())
+    rows, problems = read([tmp_path / "a.jsonl"])
+    assert rows == [ROW]
+    assert len(problems) == 101
+    assert problems[-1] == f"{tmp_path / 'a.jsonl'} has 4,900 further lines that are no results rows."
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.jsonl")
+    assert read([tmp_path / "a.jsonl"]) == (
+        [],
+        [f"{tmp_path / 'a.jsonl'} cannot be read (it is a pipe and not a file)."],
+    )
