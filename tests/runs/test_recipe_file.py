@@ -240,7 +240,7 @@ def test_an_unknown_recipe_is_answered_with_the_nearest(write: Write) -> None:
         (f"epochs: {'[' * 3000}\n", "is not valid YAML: it nests deeper than 20 levels in line 1."),
         (f"epochs: {'[' * 9}{'x, ' * 999}{']' * 9}\n", "epochs is [[[[[...]]]]] in "),
         (BOMB, "is not valid YAML: it has more than 20,000 values"),
-        (f"{'k' * 9999}: 1\n", "unknown key 'kkkkkkkkkkkkkkkkkkkk"),
+        (f"? {'k' * 9999}\n: 1\n", "unknown key 'kkkkkkkkkkkkkkkkkkkk"),
         (f"name: {'n' * 999}\n", "it may have 200 characters."),
         ("extends: [paper]\n", "extends ['paper']; name one of demo, modern, paper, released."),
         ("extends: paper\nbatch: [1\n", "is not valid YAML: expected ',' or ']', but got '<stream end>' in line 3."),

@@ -29,7 +29,7 @@ def test_the_state_of_a_trainer_is_a_state(trainer: Trainer) -> None:
 def test_a_state_that_lacks_a_part_is_refused(trainer: Trainer, part: str) -> None:
     state = trainer.state()
     del state[part]
-    with pytest.raises(RunError, match=rf"\\({part} is absent; it must be .*\\); train again with another --out\\.$"):
+    with pytest.raises(RunError, match=rf"\({part} is absent; it must be .*\); train again with another --out\.$"):
         trainer.load(state)
 
 
