@@ -290,7 +290,7 @@ def without_own_scores(paths: list[Path]) -> None:
 def with_another_part(paths: list[Path]) -> None:
     for path in paths:
         tensors, metadata = opened(path)
-        written_again(path, {**tensors, "strange": tensors["logits"]}, metadata)
+        written_again(path, {**tensors, "strange": tensors["logits"].clone()}, metadata)
 
 
 def of_fewer_images(paths: list[Path]) -> None:
