@@ -12,7 +12,7 @@ import time
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from dsui.data import decode
 from dsui.data.decode import ImageError, PixelBudget, central_square, decode_image, extensions, pixels, read_header
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -235,9 +236,11 @@ def test_every_decoding_takes_its_share_of_one_budget(tmp_path: Path, monkeypatc
     taken = []
 
     class Noted(PixelBudget):
-        def taking(self, pixels: int) -> AbstractContextManager[None]:
+        @contextmanager
+        def taking(self, pixels: int) -> Iterator[None]:
             taken.append(pixels)
-            return super().taking(pixels)
+            with super().taking(pixels):
+                yield
 
     monkeypatch.setattr(decode, "BUDGET", Noted(decode.IN_WORK))
     Image.new("RGB", (30, 20)).save(tmp_path / "a.png")
