@@ -14,7 +14,8 @@ from importlib.util import resolve_name
 from tests.support.fences import ROOT
 
 ROOMS = """
-errors spelling lazy_registry checks progress host_memory device
+errors excerpt regular_file plain_yaml plain_json schema
+spelling lazy_registry checks progress host_memory device
 fused density em projection head released objectives
 outputs score_table scores recipe
 backbones

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dsui.errors import DsuiError
+from dsui.excerpt import excerpt
 
 
 def require(*packages: str) -> None:
@@ -18,12 +19,17 @@ def require(*packages: str) -> None:
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {excerpt(value)}.")
 
 
 def check_at_least(name: str, value: int, least: int) -> None:
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}.")
+
+
+def check_between(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ValueError(f"{name} must be between {least:,} and {most:,}, got {excerpt(value)}.")
 
 
 def check_positive(name: str, value: float) -> None:

@@ -33,6 +33,7 @@ from dsui.deploy.prediction import Prediction
 from dsui.deploy.predictor import Predictor
 from dsui.device import choose_device
 from dsui.errors import RunError
+from dsui.excerpt import excerpt
 from dsui.recipe import Recipe
 from dsui.runs import turns
 from dsui.runs.calibration import CALIBRATION
@@ -120,8 +121,8 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         data = labelled(images, labels, "test", config.size, config.channels, config.skip_bad)
         if not np.isin(data.labels, self.classes_).any():
             raise ValueError(
-                f"none of the labels is a class of this model, {data.labels[0]!r} for instance; "
-                f"it knows {', '.join(map(repr, self.classes_[:5].tolist()))}."
+                f"none of the labels is a class of this model, {excerpt(data.labels[0])} for instance; "
+                f"it knows {', '.join(map(excerpt, self.classes_[:5].tolist()))}."
             )
         found = np.concatenate([self.predict(block).label for block in data.blocks()])
         return float(np.average(found == data.labels, weights=sample_weight))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from dsui.errors import DsuiError
+from dsui.excerpt import excerpt
 
 
 def choose_device(device: torch.device | str = "auto") -> torch.device:
@@ -14,7 +15,7 @@ def choose_device(device: torch.device | str = "auto") -> torch.device:
     try:
         chosen = torch.device(device)
     except RuntimeError as error:
-        raise DsuiError(f"there is no device {device!r}; choose auto, cpu or cuda.") from error
+        raise DsuiError(f"there is no device {excerpt(device)}; choose auto, cpu or cuda.") from error
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise DsuiError("there is no GPU that PyTorch can use; choose the device cpu.")
     return chosen

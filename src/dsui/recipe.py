@@ -8,6 +8,10 @@ from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from dsui.errors import DsuiError
+from dsui.excerpt import excerpt
+
+MOST_EPOCHS, MOST_PADDING = 100_000, 256
+"""Far more than any training needs; a typing error may ask for more memory than there is."""
 
 ADDED_LATER = ("doubles", "doubles_weight", "doubles_copies", "regmixup")
 """Fields that the first recipes did not have. Their defaults are what those recipes did, and a run with these defaults
@@ -101,11 +105,12 @@ class Recipe:
     def __post_init__(self) -> None:
         for key, holds, expected in self._ranges():
             if not holds:
-                raise RecipeError(f"recipe {self.name!r}: {key} is {getattr(self, key)!r}; it must be {expected}.")
+                shown = excerpt(getattr(self, key))
+                raise RecipeError(f"recipe {excerpt(self.name)}: {key} is {shown}; it must be {expected}.")
 
     def _ranges(self) -> Iterator[tuple[str, bool, str]]:
         """The key, whether training can use its value, and what is expected of it."""
-        yield "epochs", self.epochs >= 1, "at least 1"
+        yield "epochs", 1 <= self.epochs <= MOST_EPOCHS, f"between 1 and {MOST_EPOCHS:,}"
         yield "batch", self.batch >= 2, "at least 2"
         yield "peak_rate", 0 < self.peak_rate < math.inf, "positive and finite"
         if self.schedule == "one-cycle":
@@ -115,7 +120,7 @@ class Recipe:
         if self.optimizer == "sgd" and self.momentum == 0:
             yield "nesterov", not self.nesterov, "false where momentum is 0"
         yield "dropout", 0 <= self.dropout < 1, "at least 0 and below 1"
-        yield "padding", self.padding >= 0, "at least 0"
+        yield "padding", 0 <= self.padding <= MOST_PADDING, f"between 0 and {MOST_PADDING}"
         yield "mean", len(self.mean) >= 1 and all(map(math.isfinite, self.mean)), "at least one finite number"
         yield "std", all(0 < value < math.inf for value in self.std), "positive and finite"
         yield "std", len(self.std) == len(self.mean), f"as long as mean, which has {len(self.mean)} values"

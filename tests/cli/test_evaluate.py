@@ -104,18 +104,18 @@ def test_quiet_prints_nothing_and_still_writes_the_file(run: Path, tmp_path: Pat
 
 def test_json_rows_and_a_table_in_a_file_go_together(run: Path, tmp_path: Path) -> None:
     result = dsui("evaluate", run, *MISSED, "--json", "--out", tmp_path / "table.csv", "--format", "csv")
-    assert len([json.loads(line) for line in result.stdout.splitlines()]) == 7
-    assert len((tmp_path / "table.csv").read_text().splitlines()) == 7
+    assert len([json.loads(line) for line in result.stdout.splitlines()]) == 8
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 8
 
 
 def test_every_format_is_what_it_says(run: Path) -> None:
     shown = {form: dsui("evaluate", run, *MISSED, "--format", form).stdout for form in FORMATS}
     lines = list(csv.DictReader(io.StringIO(shown["csv"])))
     table = json.loads(shown["json"])
-    auroc = {row.score: row.metrics["auroc"] for row in rows_in(run)[1:7]}
+    auroc = {row.score: row.metrics["auroc"] for row in rows_in(run)[1:8]}
     assert [float(line["misclassification AUROC"]) for line in lines] == list(auroc.values())
     assert [line["cells"][0]["mean"] for line in table["lines"]] == list(auroc.values())
-    assert shown["latex"].count(r"\\") == 8  # two lines of header and six scores
+    assert shown["latex"].count(r"\\") == 9  # two lines of header and seven scores
     assert shown["latex"].startswith("\\begin{table}")
     body = [line for line in shown["markdown"].splitlines() if line.startswith("|")]
     assert {line.count(" | ") for line in body} == {3}
@@ -128,7 +128,7 @@ FORMATS = ("terminal", "markdown", "latex", "csv", "json")
 def test_only_the_scores_asked_for_are_shown_and_all_are_written(run: Path) -> None:
     shown = dsui("evaluate", run, *MISSED, "--scores", "entropy", "--format", "csv").stdout
     assert [line.split(",")[0] for line in shown.splitlines()] == ["score", "Ent."]
-    assert len(rows_in(run)) == 7
+    assert len(rows_in(run)) == 8
 
 
 def test_the_screen_leaves_out_variants_of_scores_and_says_how_to_see_them(run: Path) -> None:
@@ -275,7 +275,7 @@ def test_a_command_exits_with_0_1_or_2_and_keeps_errors_out_of_its_output(
     printed = capsys.readouterr()
     assert leaving.value.code == status
     assert bool(printed.err) == (status > 0)
-    assert len([ResultRow.from_json(line) for line in printed.out.splitlines()]) == (0 if status else 7)
+    assert len([ResultRow.from_json(line) for line in printed.out.splitlines()]) == (0 if status else 8)
     if status:
         assert printed.err.startswith("dsui: ")
         assert printed.err.count("\n") == 1

@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 
 from dsui.data import registry
-from dsui.data.check import channel_means, check
+from dsui.data.check import FileReport, channel_means, check
+from dsui.data.checksum import checksum_of
 from dsui.data.info import Split
 from dsui.errors import DataError
 from tests.support.official_files import random_pixels, write_cifar10, write_idx, write_svhn
@@ -134,3 +135,36 @@ def test_channel_means_equal_those_of_numpy() -> None:
     images = registry.load("digits", "train")
     everything = images.read(torch.arange(1000)).numpy()
     assert channel_means(images) == pytest.approx([everything.mean() / 255], abs=1e-12)
+
+
+def test_a_file_is_compared_with_the_published_checksum_and_a_lossless_copy_is_no_problem(root: Path) -> None:
+    entry, path = registry.DATASETS["svhn"], root / "test_32x32.mat"
+    assert check("svhn", root).files == (FileReport("test_32x32.mat", "SHA-256", False),)
+    assert check("svhn", root).problems == ()
+    published = tuple(
+        replace(file, checksum=checksum_of(path, "sha256:")) if file.name == path.name else file for file in entry.files
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry.DATASETS, "svhn", replace(entry, files=published))
+        assert check("svhn", root).files == (FileReport("test_32x32.mat", "SHA-256", True),)
+
+
+def test_checksums_are_those_of_the_bytes(tmp_path: Path) -> None:
+    (tmp_path / "abc").write_bytes(b"abc")
+    sha256 = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-4
+    md5 = "md5:900150983cd24fb0d6963f7d28e17f72"  # RFC 1321
+    assert [checksum_of(tmp_path / "abc", like) for like in (sha256, md5)] == [sha256, md5]
+
+
+def test_every_download_has_a_checksum_and_a_size() -> None:
+    files = [file for entry in registry.DATASETS.values() for file in entry.files]
+    assert len(files) == 13
+    for file in files:
+        assert file.checksum is not None
+        for checksum in (file.checksum, *file.members.values()):
+            algorithm, _, digest = checksum.partition(":")
+            assert len(digest) == {"sha256": 64, "md5": 32}[algorithm]
+            assert set(digest) <= set("0123456789abcdef")
+        assert 4000 < file.largest < 250_000_000
+    split = registry.DATASETS["cifar10"].files[0].members
+    assert set(split) < set(registry.DATASETS["cifar10"].files[0].yields)

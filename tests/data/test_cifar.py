@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -114,6 +115,44 @@ def test_wrong_content_is_damage_that_says_what_is_wrong(tmp_path: Path, content
     write_cifar10(tmp_path)
     (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(python2_pickle(content))
     with pytest.raises(DataError, match=f"test_batch is damaged: .*{why}"):
+        cifar10(tmp_path, "test")
+
+
+def nested(opcodes: bytes, end: bytes) -> bytes:
+    """A pickle of a tuple of 2^99 parts: in each step, a tuple that holds the former one twice."""
+    return b"\x80\x02" + opcodes + b"".join(b"q%ch%c\x86" % (i, i) for i in range(1, 100)) + end
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        nested(b"}K\x01", b"K\x01s."),  # as a key, of which Python computes the hash
+        nested(b"cnumpy\ndtype\nK\x01", b"\x85R."),  # as the code of a type, which a message would show
+        nested(b"c_codecs\nencode\nX\x00\x00\x00\x00K\x01", b"\x86R."),  # as an encoding
+        b"\x80\x02(" + b"K\x01" * 17 + b"t.",
+        b"\x80\x02cnumpy\ndtype\n}b.",  # sets the state of a class
+        b"\x80\x02}(K\x01K\x02u.",
+        b"\x80\x02(K\x01K\x02d.",
+        b"\x80\x04\x8f(K\x01\x90.",  # a set
+        b"\x80\x02K\x01Q.",  # a persistent identifier
+        b"\x80\x02\x82\x01.",  # an extension
+    ],
+)
+def test_values_on_which_python_works_for_ever_are_refused_at_once(tmp_path: Path, content: bytes) -> None:
+    write_cifar10(tmp_path)
+    assert len(content) < 1000
+    (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(content)
+    began = time.monotonic()
+    with pytest.raises(DataError, match=r"test_batch is damaged") as raised:
+        cifar10(tmp_path, "test")
+    assert time.monotonic() - began < 5  # for ever without the limits
+    assert len(str(raised.value)) < 400
+
+
+def test_a_pipe_or_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cifar10(tmp_path)
+    monkeypatch.setattr("dsui.data.unpickle.LARGEST", 100)
+    with pytest.raises(DataError, match=r"batches\.meta cannot be read \(it holds \d+ bytes, more than the 100"):
         cifar10(tmp_path, "test")
 
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import io
 import os
+import resource
+import signal
 import struct
+import threading
+import time
+import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,10 +21,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageFile
 
-from dsui.data.decode import ImageError, central_square, decode_image, extensions, pixels, read_header
+from dsui.data import decode
+from dsui.data.decode import ImageError, PixelBudget, central_square, decode_image, extensions, pixels, read_header
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)
 
@@ -171,5 +182,134 @@ def test_no_external_program_and_no_global_setting_of_pillow_is_used(tmp_path: P
 
 def test_what_is_no_file_on_a_disk_is_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.png")
-    with pytest.raises(ImageError, match="it is not a file on a disk"):
+    with pytest.raises(ImageError, match="it is a pipe and not a file"):
         decode_image(tmp_path / "pipe.png", 3)
+
+
+def decoded(image: Image.Image, path: Path) -> NDArray[np.uint8]:
+    image.save(path)
+    return pixels(decode_image(path, 3))
+
+
+def test_strips_make_the_same_image_as_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (23, 17, 4), dtype=np.uint8)
+    rgba = Image.fromarray(noise)
+    palette = Image.fromarray(noise[..., :3]).quantize(9)
+    palette.info["transparency"] = bytes(range(0, 180, 20))
+    deep = Image.fromarray(noise[..., 0].astype(np.uint16) * 257)
+    floats = Image.fromarray(noise[..., 1].astype(np.float32) - 100)
+    cases = [(rgba, "a.png"), (palette, "b.png"), (deep, "c.png"), (floats, "d.tif"), (rgba.convert("LA"), "e.png")]
+    whole = [decoded(image, tmp_path / name) for image, name in cases]
+    monkeypatch.setattr(decode, "STRIP", 40)  # two rows at once
+    for (image, name), expected in zip(cases, whole, strict=True):
+        assert np.array_equal(decoded(image, tmp_path / name), expected)
+    alpha = noise[..., 3:] / 255.0
+    on_white = noise[..., :3] * alpha + 255 * (1 - alpha)  # Pillow rounds this twice
+    assert np.abs(whole[0].transpose(1, 2, 0) - on_white).max() <= 1
+
+
+def test_threads_work_on_no_more_pixels_at_once_than_the_budget() -> None:
+    budget, at_work, most, guard = PixelBudget(100), 0, 0, threading.Lock()
+
+    def work(size: int) -> None:
+        nonlocal at_work, most
+        with budget.taking(size):
+            with guard:
+                at_work += size
+                most = max(most, at_work)
+            time.sleep(0.002)
+            with guard:
+                at_work -= size
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, [40, 60, 10, 100, 30, 30, 30, 30] * 6))
+    assert 60 < most <= 100  # several at once, never too many
+    with budget.taking(10**9):  # an image larger than the budget works alone
+        pass
+    with pytest.raises(KeyError), budget.taking(100):
+        raise KeyError
+    with budget.taking(100):  # what failed gave its share back
+        pass
+
+
+def test_every_decoding_takes_its_share_of_one_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+
+    class Noted(PixelBudget):
+        @contextmanager
+        def taking(self, pixels: int) -> Iterator[None]:
+            taken.append(pixels)
+            with super().taking(pixels):
+                yield
+
+    monkeypatch.setattr(decode, "BUDGET", Noted(decode.IN_WORK))
+    Image.new("RGB", (30, 20)).save(tmp_path / "a.png")
+    decode_image(tmp_path / "a.png", 3)
+    assert taken == [600]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
+def test_a_forked_process_does_not_wait_for_threads_that_it_does_not_have() -> None:
+    with decode.BUDGET.taking(decode.IN_WORK), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a fork beside threads
+        if (child := os.fork()) == 0:
+            with decode.BUDGET.taking(decode.IN_WORK):
+                os._exit(7)
+    for _ in range(500):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            assert os.waitstatus_to_exitcode(status) == 7
+            return
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    pytest.fail("the forked process waits for ever")
+
+
+def test_a_jpeg_of_very_many_scans_is_refused_before_it_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.BytesIO()
+    Image.effect_noise((256, 256), 50).save(stream, "JPEG", progressive=True)
+    content = stream.getvalue()
+    start = content.rindex(b"\xff\xda")
+    scan = content[start:-2]
+    (tmp_path / "few.jpg").write_bytes(content)
+    (tmp_path / "many.jpg").write_bytes(content[:-2] + scan * 200 + content[-2:])
+    preview = b"\xff\xe1" + (60_002).to_bytes(2, "big") + b"\xff\xda" * 30_000  # no scan: it stands in the metadata
+    (tmp_path / "preview.jpg").write_bytes(content[:2] + preview + content[2:] + b"\xff\xda" * 30_000)
+    monkeypatch.setattr(decode, "MOST_PASSED", 100 * 256 * 256)
+    for name in ("few.jpg", "preview.jpg"):
+        assert decode_image(tmp_path / name, 1).size == (256, 256)
+    with pytest.raises(ImageError, match="it is a JPEG of 65,536 pixels in 101 scans or more, which takes too long"):
+        decode_image(tmp_path / "many.jpg", 1)
+
+
+def test_a_format_that_is_decoded_slowly_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    header = b"qoif" + struct.pack(">II", 4097, 4096) + b"\x03\x00"
+    (tmp_path / "large.qoi").write_bytes(header + b"\xfd" * 100)
+    with pytest.raises(ImageError, match="announces 4097 x 4096 pixels, more than 16,777,216"):
+        read_header(tmp_path / "large.qoi")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that fork")
+@pytest.mark.parametrize("mode", ["I;16", "RGBA"])
+def test_a_large_image_of_few_bytes_takes_a_bounded_memory(tmp_path: Path, mode: str) -> None:
+    side = 3000
+    path = tmp_path / "large.png"
+    Image.new(mode, (side, side)).save(path)
+    assert path.stat().st_size < 50_000
+    receiver, sender = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a fork beside threads
+        if (child := os.fork()) == 0:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            decode_image(path, 3)
+            taken = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+            os.write(sender, str(taken).encode())
+            os._exit(0)
+    os.waitpid(child, 0)
+    taken = int(os.read(receiver, 100))
+    os.close(receiver)
+    os.close(sender)
+    assert 4 < taken / side**2 < 16  # bytes for each pixel: 8.5 and 10.5 when written; 26 and 12 without strips

@@ -13,12 +13,15 @@ import tarfile
 import threading
 import time
 import zipfile
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
+from dsui.data import download
+from dsui.data.checksum import NAMES
 from dsui.data.digits import digit_set
 from dsui.data.download import fetch, get, unpack
 from dsui.data.info import DatasetInfo, RemoteFile
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CONTENT = b"\x1f\x8b" + bytes(range(256)) * 2000
-MD5 = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
+CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 BREAKS_AT = 200_000
 PATIENCE = 0.5  # seconds of silence that count as a stall
 
@@ -102,9 +105,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.join()
 
 
-def remote(server: Server, *manners: str, md5: str | None = MD5) -> RemoteFile:
+def remote(server: Server, *manners: str, checksum: str | None = CHECKSUM) -> RemoteFile:
     addresses = tuple(f"http://127.0.0.1:{server.server_port}/{manner}/set.gz" for manner in manners)
-    return RemoteFile("set.gz", addresses, yields=("set.gz",), begins=b"\x1f\x8b", md5=md5)
+    return RemoteFile("set.gz", addresses, yields=("set.gz",), begins=b"\x1f\x8b", checksum=checksum)
 
 
 def part_of(server: Server, target: Path) -> Path:
@@ -159,15 +162,28 @@ def test_a_part_that_is_complete_or_too_long_does_no_harm(server: Server, tmp_pa
 
 
 @pytest.mark.parametrize("bad", ["absent", "lies", "page", "stalls", "crumbles"])
-@pytest.mark.parametrize("md5", [MD5, None])
-def test_the_next_mirror_is_tried_when_one_fails(server: Server, tmp_path: Path, bad: str, md5: str | None) -> None:
-    fetch_and_compare(remote(server, bad, "works", md5=md5), tmp_path / "set.gz")
+@pytest.mark.parametrize("checksum", [CHECKSUM, None])
+def test_the_next_mirror_is_tried_when_one_fails(
+    server: Server, tmp_path: Path, bad: str, checksum: str | None
+) -> None:
+    fetch_and_compare(remote(server, bad, "works", checksum=checksum), tmp_path / "set.gz")
+
+
+@pytest.mark.parametrize("manner", ["works", "lengthless"])  # the length is announced, and it is not
+def test_a_server_that_sends_too_much_is_left_and_its_bytes_deleted(
+    server: Server, tmp_path: Path, manner: str
+) -> None:
+    file = replace(remote(server, manner), largest=len(CONTENT) - 1)
+    with pytest.raises(DataError, match=r"it sends 51\d,\d+ bytes or more, and the file has at most 512,001"):
+        fetch(file, tmp_path / "set.gz", "cifar10", silent, PATIENCE)
+    assert list(tmp_path.iterdir()) == []
+    assert len(server.requests) == 1
 
 
 def test_when_all_mirrors_fail_every_reason_is_named_and_what_to_do_by_hand(server: Server, tmp_path: Path) -> None:
     dead = "http://127.0.0.1:1/set.gz"
     file = remote(server, "absent", "lies", "stalls")
-    file = RemoteFile(file.name, (*file.addresses, dead), file.yields, file.begins, md5=file.md5)
+    file = RemoteFile(file.name, (*file.addresses, dead), file.yields, file.begins, checksum=file.checksum)
     with pytest.raises(DataError) as failure:
         fetch(file, tmp_path / "set.gz", "cifar10", silent, PATIENCE)
     for reason in (
@@ -183,10 +199,12 @@ def test_when_all_mirrors_fail_every_reason_is_named_and_what_to_do_by_hand(serv
 
 
 def test_wrong_bytes_are_reported_with_both_checksums(server: Server, tmp_path: Path) -> None:
-    file = remote(server, "works", md5="0" * 32)
-    with pytest.raises(DataError, match=f"its md5 is {MD5}, published is {'0' * 32}"):
-        fetch(file, tmp_path / "set.gz", "cifar10", silent)
-    assert list(tmp_path.iterdir()) == []
+    for checksum in (CHECKSUM, f"md5:{hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()}"):
+        algorithm, _, digest = checksum.partition(":")
+        file = remote(server, "works", checksum=f"{algorithm}:{'0' * len(digest)}")
+        with pytest.raises(DataError, match=f"its {NAMES[algorithm]} is {digest}, published is 00"):
+            fetch(file, tmp_path / "set.gz", "cifar10", silent)
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interruption_leaves_a_part_and_no_file(server: Server, tmp_path: Path) -> None:
@@ -307,6 +325,20 @@ def test_an_archive_with_a_link_to_the_outside_is_refused(tmp_path: Path) -> Non
     with pytest.raises(DataError, match="damaged"):
         unpack(path, tmp_path / "set")
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(("limit", "value"), [("LARGEST_UNPACKED", 36_000), ("MOST_MEMBERS", 4)])
+def test_an_archive_that_becomes_too_large_leaves_nothing(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    monkeypatch.setattr(download, limit, value)
+    write_archive(archive, *(f"set/{number}" for number in range(4)))
+    unpack(archive, archive.parent / "set")
+    shutil.rmtree(archive.parent / "set")
+    write_archive(archive, *(f"set/{number}" for number in range(8)))
+    with pytest.raises(DataError, match="which no data set here does; delete it"):
+        unpack(archive, archive.parent / "set")
+    assert list(archive.parent.iterdir()) == [archive]
 
 
 @pytest.mark.parametrize("kept", [20, -30])

@@ -52,6 +52,7 @@ FULL = idx_bytes(random_pixels(2, 28, 28))
         (b"<!DOCTYPE html><html>", "begins with 0x3c21444f"),
         (struct.pack(">4I", 0x0803, *[2**32 - 1] * 3), "cannot be read as idx"),
         (idx_bytes(random_pixels(2, 8, 8)), "its images are 8x8"),
+        (struct.pack(">4I", 0x0803, 10**6, 28, 28), "its header announces 784,000,000 bytes, more than 134,217,728"),
     ],
 )
 @pytest.mark.parametrize("zipped", [False, True])

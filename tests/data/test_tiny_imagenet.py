@@ -54,3 +54,34 @@ def test_a_truncated_a_misshapen_and_an_unlisted_image_are_damage(tmp_path: Path
     (folder / "val_annotations.txt").write_text("val_0.JPEG\tn00000000\n")
     with pytest.raises(DataError, match=r"val_annotations.txt is damaged: .*n00000000"):
         tiny_imagenet(tmp_path, "test")
+
+
+@pytest.mark.parametrize(
+    "name", ["../../elsewhere", "/etc", "n01443537/../n02124075", "n", "folder", "n1\x00", "n" + "1" * 999]
+)
+def test_an_id_that_leads_out_of_the_data_set_is_refused(tmp_path: Path, name: str) -> None:
+    write_tiny_imagenet(tmp_path)
+    with (tmp_path / "tiny-imagenet-200" / "wnids.txt").open("a") as stream:
+        stream.write(f"{name}\n")
+    with pytest.raises(DataError, match=r"wnids\.txt is damaged: the line .* is no WordNet id such as") as raised:
+        tiny_imagenet(tmp_path, "train")
+    assert len(str(raised.value)) < 400
+
+
+def test_an_id_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    write_tiny_imagenet(tmp_path)
+    wnids = tmp_path / "tiny-imagenet-200" / "wnids.txt"
+    wnids.write_text(wnids.read_text() * 2)
+    with pytest.raises(DataError, match="it names a class twice"):
+        tiny_imagenet(tmp_path, "train")
+
+
+@pytest.mark.parametrize(
+    "file", ["../../../train/n01443537/images/n01443537_0.JPEG", "/etc/passwd", "a/b.JPEG", "x.png", ""]
+)
+def test_a_validation_image_outside_its_folder_is_refused(tmp_path: Path, file: str) -> None:
+    write_tiny_imagenet(tmp_path)
+    with (tmp_path / "tiny-imagenet-200" / "val" / "val_annotations.txt").open("a") as stream:
+        stream.write(f"{file}\tn01443537\t0\t0\t9\t9\n")
+    with pytest.raises(DataError, match=r"val_annotations\.txt is damaged: the line .* names no (file|class) of"):
+        tiny_imagenet(tmp_path, "test")

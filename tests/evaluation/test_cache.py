@@ -290,7 +290,69 @@ def without_a_checksum(paths: list[Path]) -> None:
         save_file(tensors, path, metadata)
 
 
+def written_again(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """As whoever knows the format can write it, checksums included."""
+    module._write(path, tensors, metadata)
+
+
+def opened(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    with safe_open(path, framework="pt") as content:
+        return {name: content.get_tensor(name) for name in content.keys()}, content.metadata()  # noqa: SIM118
+
+
+def without_logits(paths: list[Path]) -> None:
+    tensors, metadata = opened(paths[1])
+    written_again(paths[1], {name: each for name, each in tensors.items() if name != "logits"}, metadata)
+
+
+def without_own_scores(paths: list[Path]) -> None:
+    tensors, metadata = opened(paths[1])
+    written_again(paths[1], {name: each for name, each in tensors.items() if not name.startswith("own.")}, metadata)
+
+
+def with_another_part(paths: list[Path]) -> None:
+    for path in paths:
+        tensors, metadata = opened(path)
+        written_again(path, {**tensors, "strange": tensors["logits"].clone()}, metadata)
+
+
+def of_fewer_images(paths: list[Path]) -> None:
+    tensors, metadata = opened(paths[0])
+    written_again(paths[0], {name: each[:-1] if name == "labels" else each for name, each in tensors.items()}, metadata)
+
+
+def without_a_fact(paths: list[Path]) -> None:
+    tensors, metadata = opened(paths[-1])
+    written_again(paths[-1], tensors, {name: value for name, value in metadata.items() if name != "seconds"})
+
+
+def with_a_fact_of_another_kind(paths: list[Path]) -> None:
+    tensors, metadata = opened(paths[-1])
+    written_again(paths[-1], tensors, {**metadata, "count": "null"})
+
+
+def of_unknown_numbers(paths: list[Path]) -> None:
+    tensors, metadata = opened(paths[0])
+    written_again(paths[0], {**tensors, "logits": tensors["logits"].to(torch.float8_e4m3fn)}, metadata)
+
+
+def a_pipe(paths: list[Path]) -> None:
+    paths[0].unlink()
+    os.mkfifo(paths[0])
+
+
+FORGERIES = [
+    without_logits,
+    without_own_scores,
+    with_another_part,
+    of_fewer_images,
+    without_a_fact,
+    with_a_fact_of_another_kind,
+    of_unknown_numbers,
+    a_pipe,
+]
 DAMAGES = [
+    *FORGERIES,
     removed,
     last_removed,
     renamed,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 import shutil
 import subprocess
@@ -68,16 +69,17 @@ def test_broken_lines_are_named_and_the_rest_is_used(tmp_path: Path) -> None:
     assert rows == [ROW, ROW, ROW]
     assert problems[0] == f"{tmp_path / 'absent.jsonl'} cannot be read (No such file or directory)."
     expected = {
-        2: "not a whole JSON object",
-        4: "not a JSON object",
-        5: "no seed, task",
-        7: 'metrics is {"auroc": "high"}',
-        8: 'foreign is ["svhn"]',
-        9: "seed is null",
-        10: "not a whole JSON object",
-        11: "not a whole JSON object",
+        2: "it is not whole JSON",
+        4: "it is [1]; it must be a mapping",
+        5: "seed is absent; it must be a whole number from",
+        7: "metrics.auroc is 'high'; it must be a number or null",
+        8: "foreign is ['svhn']; it must be text of at most 4,096 characters or a number or null",
+        9: "seed is None; it must be a whole number",
+        10: "its brackets nest too deep",
+        11: "it is not whole JSON",
     }
-    assert problems[1:] == [f"{path} line {number} is not a results row: {why}." for number, why in expected.items()]
+    for problem, (number, why) in zip(problems[1:], expected.items(), strict=True):
+        assert problem.startswith(f"{path} line {number} is not a results row: {why}")
 
 
 def test_rows_of_the_first_full_runs_are_readable() -> None:
@@ -96,7 +98,7 @@ def test_appended_rows_are_read_in_order_and_a_torn_line_spoils_no_other(tmp_pat
     append(path, rows[2:])
     found, problems = read([path])
     assert found == rows
-    assert problems == [f"{path} line 3 is not a results row: not a whole JSON object."]
+    assert problems == [f"{path} line 3 is not a results row: it is not whole JSON."]
 
 
 def test_full_disk_adds_no_torn_line(tmp_path: Path) -> None:
@@ -183,5 +185,21 @@ def test_a_field_of_the_wrong_kind_is_no_row(field: str) -> None:
 
 
 def test_a_figure_beyond_all_floats_is_no_figure() -> None:
-    with pytest.raises(ValueError, match="a figure is too large for a number"):
+    with pytest.raises(ValueError, match=r"metrics\.huge is an integer of 1,329 bits; it must be a number or null"):
         ResultRow.from_json(ROW.to_json().replace('"metrics": {', f'"metrics": {{"huge": {10**400}, '))
+
+
+def test_a_file_of_nothing_but_other_lines_is_told_in_a_hundred_sentences(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"x\n" * 5000 + ROW.to_json().encode())
+    rows, problems = read([tmp_path / "a.jsonl"])
+    assert rows == [ROW]
+    assert len(problems) == 101
+    assert problems[-1] == f"{tmp_path / 'a.jsonl'} has 4,900 further lines that are no results rows."
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.jsonl")
+    assert read([tmp_path / "a.jsonl"]) == (
+        [],
+        [f"{tmp_path / 'a.jsonl'} cannot be read (it is a pipe and not a file)."],
+    )

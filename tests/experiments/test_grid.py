@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,23 @@ def test_settings_that_change_nothing_lead_to_the_same_run() -> None:
     ]
 
 
+MANY = "[" + ", ".join(f"v{number}" for number in range(100)) + "]"
+
+
+def test_a_label_names_settings() -> None:
+    text = TINY.replace(
+        "{method: dsui}", "{method: dsui, set: {rho: 0.5, neck: false}, label: '{method} {rho} {{{neck}}}'}"
+    )
+    assert parse_grid(text, "t").cells[-1].label == "dsui 0.5 {False}"
+    assert parse_grid(TINY.replace("dsui}", "dsui, label: 8}"), "t").cells[-1].label == "8"
+
+
+def test_a_pipe_is_not_a_grid(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "mine.yaml")
+    with pytest.raises(GridError, match=r"cannot read the grid .*mine\.yaml: it is a pipe and not a file\.$"):
+        load_grid(str(tmp_path / "mine.yaml"))
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -174,6 +192,23 @@ def test_settings_that_change_nothing_lead_to_the_same_run() -> None:
         (TINY.replace("max_probability", "knn"), ["needs the detector knn"]),
         (TINY.replace("max_probability", "sirc_she"), ["sirc_she", "needs the detector she"]),
         (TINY.replace("scores: prediction", "scores: predicton"), ["score of accuracy", "did you mean prediction?"]),
+        (with_line('label: "{epochs!r:>1000000000}"'), ["names 'epochs!r:>1000000000'", "may name epochs, method"]),
+        (with_line('label: "{method:>1000000000}"'), ["names 'method:>1000000000'"]),
+        (with_line('label: "{method.__class__}"'), ["names 'method.__class__'"]),
+        (with_line('label: "{0}"'), ["label '{0}' names '0'"]),
+        (with_line('label: "{"'), ["label '{' is not one", "names in braces"]),
+        (with_line(f"label: {'x' * 301}"), ["has 301 characters, more than 300"]),
+        (with_line(f"label: '{'{method}' * 100}'"), ["characters, more than 300"]),
+        (with_line("label: [a]"), ["label is ['a']; write a text"]),
+        (with_line("title: {a: 1}"), ["title is {'a': 1}; write a text"]),
+        (with_line(f"foreign: [{'x' * 5000}]"), ["has 5,000 characters, more than 300"]),
+        (with_line("known: !!bool abc"), ["not valid YAML: 'abc' is not of the type bool"]),
+        (with_line(f"known: {'[' * 3000}"), ["not valid YAML: it nests deeper than 20 levels"]),
+        (TINY.replace("{epochs: 2}", "{epochs: 99999999999999999999}"), ["epochs is 99999999999999999999"]),
+        (TINY.replace("{epochs: 2}", "{epochs: 1000000}"), ["epochs is 1000000; it must be between 1 and 100,000"]),
+        (TINY.replace("seeds: [0]", f"seeds: {list(range(5001))}"), ["make more than 5,000 runs; divide the grid"]),
+        (TINY.replace("{method: dsui}", f"{{method: {MANY}, backbone: {MANY}, seeds: {MANY}}}"), ["more than 5,000"]),
+        (TINY.replace("{method: dsui}", f"{{set: {{a: {MANY}, b: {MANY}, c: {MANY}}}}}"), ["more than 5,000 runs"]),
         ("- 1", ["not a mapping"]),
         ("title: [", ["not valid YAML", "line 1"]),
     ],
@@ -183,6 +218,7 @@ def test_a_mistake_names_itself_and_what_was_meant(text: str, words: list[str]) 
         parse_grid(text, "mine")
     for word in words:
         assert word in str(raised.value)
+    assert len(str(raised.value)) < 600
 
 
 @pytest.mark.parametrize("predictor", ["dpn", "logitnorm", "dsui"])

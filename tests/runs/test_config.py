@@ -14,6 +14,7 @@ from dsui.methods.registry import names, option_kinds
 from dsui.recipe import ADDED_LATER, Recipe
 from dsui.runs.config import RunConfig
 from dsui.runs.recipe_file import load_recipe
+from dsui.schema import SchemaError
 
 PLAIN = RunConfig(
     data="cifar10",
@@ -93,9 +94,9 @@ def test_keys_of_a_later_version_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (lambda mapping: mapping.pop("recipe"), KeyError),
-        (lambda mapping: mapping.pop("seed"), TypeError),
-        (lambda mapping: mapping.update(size="x"), TypeError),
+        (lambda mapping: mapping.pop("recipe"), SchemaError),
+        (lambda mapping: mapping.pop("seed"), SchemaError),
+        (lambda mapping: mapping.update(size="x"), SchemaError),
         (lambda mapping: mapping.update(epochs=-1), DsuiError),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,41 @@ def test_a_file_that_cannot_be_read_is_a_problem_and_not_an_error(tmp_path: Path
     assert log.rows == []
     assert isinstance(log.error, FileNotFoundError)
     assert log.problems == [f"{tmp_path / 'none'} cannot be read (No such file or directory)."]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"null",
+        b'{"step": null}',
+        b'{"epoch": "0"}',
+        b'{"step": -1}',
+        b'{"seconds": true}',
+        b'{"loss": []}',
+        b"[" * 9999,
+    ],
+)
+def test_a_line_of_another_kind_is_damaged(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "log.jsonl").write_bytes(WHOLE + line + b"\n")
+    log = read_log(tmp_path / "log.jsonl")
+    assert (log.rows, log.damaged) == (ROWS, [3])
+
+
+def test_epochs_are_the_rows_with_all_figures(tmp_path: Path) -> None:
+    full = {"epoch": 0, "step": 3, "loss": 1.5, "cross_entropy": 1, "accuracy": 0.5, "seconds": 2.0, "alive": [0.5]}
+    rows: list[dict[str, object]] = [
+        full,
+        {"epoch": 1, "step": 6},
+        {**full, "cross_entropy": "x"},
+        {**full, "loss": float("nan")},
+    ]
+    (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    log = read_log(tmp_path / "log.jsonl")
+    assert len(log.rows) == 4
+    assert [row["loss"] for row in log.epochs] == [1.5, pytest.approx(float("nan"), nan_ok=True)]
+
+
+def test_a_pipe_is_a_problem_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log.jsonl")
+    (problem,) = read_log(tmp_path / "log.jsonl").problems
+    assert problem == f"{tmp_path / 'log.jsonl'} cannot be read (it is a pipe and not a file)."

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +18,7 @@ from dsui.data.registry import load
 from dsui.errors import DsuiError, RunError
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS
-from dsui.runs.model import load_model, run_facts
+from dsui.runs.model import RunFacts, load_model, run_facts
 from dsui.runs.weights import load_weights, read_metadata, save_weights
 from tests.support.digit_runs import CPU, digit_config, own_copy, run
 
@@ -117,7 +121,7 @@ def config_with(**changes: object) -> str:
     "metadata", [{"config": None}, {"classes": None}, {"config": "{}"}, {"config": "[1]"}, {"classes": "{"}]
 )
 def test_weights_without_their_facts_are_refused(tmp_path: Path, metadata: dict[str, str | None]) -> None:
-    with pytest.raises(RunError, match=r"was not written by `dsui train` of this version; train the run again"):
+    with pytest.raises(RunError, match=r"was not written by `dsui train` of this version \(.*\); train the run again"):
         run_facts(changed(tmp_path, **metadata))
 
 
@@ -127,7 +131,7 @@ def test_weights_of_other_classes_than_they_say_are_refused(tmp_path: Path) -> N
 
 
 def test_a_recipe_that_cannot_be_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DsuiError, match="epochs is -1; it must be at least 1"):
+    with pytest.raises(DsuiError, match="epochs is -1; it must be between 1 and 100,000"):
         run_facts(changed(tmp_path, config=config_with(epochs=-1)))
 
 
@@ -151,3 +155,77 @@ def test_a_run_of_a_version_with_other_options_is_told() -> None:
     strange = replace(facts, config=replace(facts.config, options={"strange": 1}))
     with pytest.raises(RunError, match="was written by another version of dsui; use that one or train the run again"):
         load_model(strange, CPU)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"data": 5}, "data is 5; it must be text"),
+        ({"options": None}, "options is None; it must be a mapping"),
+        ({"options": {"samples": "x"}}, "options.samples is 'x'; it must be a whole number"),
+        ({"channels": -3}, "channels is -3; it must be a whole number from 1 to 1,024"),
+        ({"size": True}, "size is True; it must be a whole number"),
+        ({"seed": 2**70}, "seed is 1180591620717411303424; it must be"),
+        ({"epochs": "3"}, "epochs is '3'; it must be a whole number"),
+        ({"epochs": 10**20}, "epochs is 100000000000000000000; it must be"),
+        ({"mean": [None]}, r"mean\[0\] is None; it must be a number"),
+        ({"optimizer": "lion"}, "optimizer is 'lion'; it must be one of adam, sgd"),
+        ({"components": 1.5}, "components is 1.5; it must be a whole number"),
+        ({"recipe": ["x"] * 1000}, r"recipe is \['x', 'x',"),
+        ({"recipe": ["x"] * 10**6}, "config is '{"),
+    ],
+)
+def test_a_config_of_another_kind_is_told_with_its_key_and_value(
+    tmp_path: Path, change: dict[str, object], why: str
+) -> None:
+    with pytest.raises(RunError, match=rf"was not written by `dsui train` of this version \({why}") as raised:
+        run_facts(changed(tmp_path, config=config_with(**change)))
+    assert len(str(raised.value)) < 600
+
+
+@pytest.mark.parametrize(
+    "classes", ["null", "[]", "[1]", '["a", null]', json.dumps(["c"] * 100_001), json.dumps(["c" * 1001]), "[" * 9999]
+)
+def test_classes_of_another_kind_are_refused(tmp_path: Path, classes: str) -> None:
+    with pytest.raises(RunError, match="was not written by `dsui train` of this version"):
+        run_facts(changed(tmp_path, classes=classes))
+
+
+def forged_facts(tmp_path: Path, classes: int = 10, **config: object) -> RunFacts:
+    names = json.dumps([str(number) for number in range(classes)])
+    return run_facts(changed(tmp_path, config=config_with(**config), classes=names))
+
+
+@pytest.mark.parametrize(
+    ("forged", "why"),
+    [
+        ({"method": "ensemble", "options": {"members": 10**9}}, "members must be between 1 and 100, got 1000000000"),
+        ({"method": "ensemble", "options": {"members": 100}}, "does not hold the weights of ensemble on small"),
+        ({"method": "dsui", "options": {"components": 10**9}}, "does not hold the weights of dsui on small"),
+        ({"method": "sde-net", "options": {"samples": 10**9}}, "samples must be between 1 and 10,000"),
+        ({"classes": 99_999}, "does not hold the weights of msp on small"),
+        ({"channels": 1024}, "does not hold the weights of msp on small"),
+    ],
+)
+def test_a_model_larger_than_its_file_is_not_built(tmp_path: Path, forged: dict[str, Any], why: str) -> None:
+    """Before, a few bytes of metadata could take all memory, or build networks for hours."""
+    facts = forged_facts(tmp_path, **forged)
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(RunError, match=why):
+        load_model(facts, CPU)
+    assert time.monotonic() - began < 20  # 0.5 s when written, on a machine at rest
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # kB
+
+
+def test_numbers_of_another_kind_are_refused(tmp_path: Path) -> None:
+    weights, facts = load_weights(run() / WEIGHTS)
+    name = next(iter(weights))
+    save_weights(tmp_path / WEIGHTS, {**weights, name: weights[name].to(torch.float8_e4m3fn)}, facts)
+    with pytest.raises(RunError, match=r"holds numbers of the kind F8_E4M3, which dsui does not use; choose another"):
+        load_model(run_facts(tmp_path), CPU)
+
+
+def test_a_pipe_in_the_place_of_the_weights_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / WEIGHTS)
+    with pytest.raises(RunError, match=r"cannot be read \(it is a pipe and not a file\); repair this or choose"):
+        run_facts(tmp_path)

@@ -14,6 +14,7 @@ from dsui.cli.errors import UnknownDataError, UsageError
 from dsui.cli.names import completion
 from dsui.data.registry import FOLDER, PSEUDO, TRAIN_SUFFIX, folder_path, foreign_split
 from dsui.errors import DataError
+from dsui.excerpt import excerpt
 from dsui.host_memory import keep_freed_memory
 from dsui.spelling import unknown_name
 
@@ -128,7 +129,7 @@ def check_dataset(name: str, more: Iterable[str] = ()) -> str:
         raise UnknownDataError("folder: needs a path, as in folder:photos.")
     if not name.startswith(FOLDER) and name not in (every := (*names.data(), *more, f"{FOLDER}PATH")):
         if isdir(expanduser(name)):
-            raise UnknownDataError(f"no data set {name!r}; for the folder of that name write {FOLDER}{name}.")
+            raise UnknownDataError(f"no data set {excerpt(name)}; for the folder of that name write {FOLDER}{name}.")
         raise UnknownDataError(unknown_name("data set", name, every))
     return name
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -59,6 +60,23 @@ def print_report(report: Report) -> None:
             console.print(f"{split.split}: {len(split.skipped)} files skipped.")
         for skipped in split.skipped:
             console.print(Text(f"  {skipped.file}: {skipped.reason}"), soft_wrap=True)
+
+    for sentence in _files(report):
+        console.print(Text(sentence), soft_wrap=True)
+
+
+def _files(report: Report) -> Iterator[str]:
+    """Which files are the published ones, in a sentence for each answer."""
+    for algorithm in dict.fromkeys(file.algorithm for file in report.files):
+        same = [file.path for file in report.files if file.algorithm == algorithm and file.as_published]
+        other = [file.path for file in report.files if file.algorithm == algorithm and not file.as_published]
+        if same:
+            yield f"The published files, by their {algorithm}: {', '.join(same)}."
+        if other:
+            yield (
+                f"Not the published files, by their {algorithm}: {', '.join(other)}. A lossless copy may differ; what "
+                "counts here are its images."
+            )
 
 
 def _class_counts(split: SplitReport) -> Text:

@@ -28,6 +28,7 @@ from dsui.cli.errors import UsageError
 from dsui.cli.names import completion
 from dsui.cli.output import Format, TableFormat, check_format, write_table
 from dsui.errors import DsuiError
+from dsui.excerpt import excerpt
 from dsui.score_table import NAMES, detector_scores, is_variant
 
 if TYPE_CHECKING:
@@ -219,6 +220,6 @@ def _parse_epsilon(text: str) -> float:
         epsilon = math.nan
     if not 0 <= epsilon < math.inf:
         raise UsageError(
-            f"--epsilons: {text!r} is not the strength of an attack; write numbers from 0 up, as in 0.1,0.2."
+            f"--epsilons: {excerpt(text)} is not the strength of an attack; write numbers from 0 up, as in 0.1,0.2."
         )
     return epsilon

@@ -22,6 +22,7 @@ from dsui.cli.arguments import (
 )
 from dsui.cli.errors import UsageError
 from dsui.cli.output import Format, TableFile, TableFormat, check_format, write_table
+from dsui.excerpt import excerpt
 
 COVERAGES, RISKS = "0.8,0.9,0.95,0.99", "0.01,0.02,0.05"
 
@@ -109,5 +110,5 @@ def _parse_share(option: str, text: str) -> float:
     except ValueError:
         share = 0.0
     if not 0 < share < 1:
-        raise UsageError(f"{option}: {text!r} is not a share between 0 and 1; write shares as 0.9,0.95.")
+        raise UsageError(f"{option}: {excerpt(text)} is not a share between 0 and 1; write shares as 0.9,0.95.")
     return share

@@ -243,7 +243,7 @@ def _summary(config: RunConfig, out: Path) -> dict[str, object]:
     from dsui.runs.folder import LOG, WEIGHTS
     from dsui.runs.log import read_log
 
-    rows = read_log(out / LOG).rows
+    rows = read_log(out / LOG).epochs
     last = rows[-1] if rows else {}  # the user may have deleted the log
     found = _calibration(out)
     figures = {name: value for name, value in last.items() if name not in {"epoch", "step", "seconds"}}

@@ -1,5 +1,8 @@
 """Compare a local data set with what its publisher states: number of images, shape, labels and channel means.
 
+Files are also compared with the published checksums. A copy that was written anew, without loss, has another checksum
+and the same images, so a checksum that differs is told and is no problem by itself.
+
 There is nothing to compare a user's own `folder:PATH` with. There every image is decoded, and the report says what the
 folder holds and which files cannot be read.
 """
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from dsui.data.checksum import algorithm_of, checksum_of
 from dsui.data.decode import read_header
 from dsui.data.folder import folder_set, is_split, readable_files, split_files
 from dsui.data.registry import FOLDER, SPLITS, dataset_info, default_root, folder_path
@@ -52,12 +56,22 @@ class SplitReport:
 
 
 @dataclass(frozen=True)
+class FileReport:
+    """Whether a file, by its path below the root, has the published checksum, by an algorithm such as SHA-256."""
+
+    path: str
+    algorithm: str
+    as_published: bool
+
+
+@dataclass(frozen=True)
 class Report:
     """What all splits of a data set hold; `absent` are the splits without any file."""
 
     name: str
     splits: tuple[SplitReport, ...]
     absent: tuple[str, ...]
+    files: tuple[FileReport, ...] = ()
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -78,7 +92,17 @@ def check(name: str, root: Path | None = None, skip_bad: bool = False, progress:
     if not present:
         raise DataError(f"{name} is not below {root}; run `dsui data get {name}`, or name its folder with --root.")
     absent = tuple(split for split in dataset.splits if split not in present)
-    return Report(name, tuple(_check_split(dataset, split, root, progress) for split in present), absent)
+    splits = tuple(_check_split(dataset, split, root, progress) for split in present)
+    return Report(name, splits, absent, tuple(_check_files(dataset, root, progress)))
+
+
+def _check_files(dataset: DatasetInfo, root: Path, progress: Progress) -> Iterable[FileReport]:
+    """The files of which a checksum is published, where they are as they were downloaded."""
+    for file in dataset.files:
+        for name, published in file.published.items():
+            if (path := root / name).is_file():
+                progress(path.name, 0, None)
+                yield FileReport(name, algorithm_of(published), checksum_of(path, published) == published)
 
 
 def _check_split(dataset: DatasetInfo, split: str, root: Path, progress: Progress) -> SplitReport:

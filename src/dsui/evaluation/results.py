@@ -23,7 +23,17 @@ import torch
 
 import dsui
 from dsui.errors import DsuiError
+from dsui.plain_json import load_json
+from dsui.regular_file import read_regular
 from dsui.runs.files import append_lines
+from dsui.schema import NOTHING, check, either, mapping, number, record, text, whole
+
+LARGEST = 1 << 29
+"""Bytes of a results file; a row takes one or two thousand."""
+LONGEST = 4096
+"""Characters of a text, which may be the path of a folder of images."""
+MOST_PROBLEMS = 100
+"""The lines of a file that are named one by one if they cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -67,44 +77,37 @@ class ResultRow:
         return json.dumps(asdict(self) | {"metrics": metrics}, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> ResultRow:
+    def from_json(cls, line: str | bytes) -> ResultRow:
         """The reverse of `to_json`. Unknown fields of a later version are ignored; a ValueError says what is wrong."""
-        try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ValueError("not a whole JSON object") from error
-        if not isinstance(values, dict):
-            raise ValueError("not a JSON object")
-        names = [field.name for field in fields(cls)]
-        needed = [field.name for field in fields(cls) if field.default is MISSING]
-        if missing := [name for name in needed if name not in values]:
-            raise ValueError(f"no {', '.join(missing)}")
-        row: dict[str, Any] = {name: values.get(name) for name in names}
-        for name in names:
-            _check(name, row[name])
-        try:
-            row["metrics"] = {
-                name: math.nan if value is None else float(value) for name, value in values["metrics"].items()
-            }
-        except OverflowError as error:
-            raise ValueError("a figure is too large for a number") from error
+        values: Any = load_json(line)
+        check(values, ROW)
+        row = {field.name: values.get(field.name) for field in fields(cls)}
+        row["metrics"] = {
+            name: math.nan if value is None else float(value) for name, value in values["metrics"].items()
+        }
         return cls(**row)
 
 
-_MAPPINGS = {"metrics": (int, float, type(None)), "versions": (str,)}
-_NEEDED = {"run": str, "method": str, "data": str, "task": str, "seed": int}
-_NUMBERS = {"foreign": (str, int, float), "n_positive": (int,), "n_negative": (int,), "seconds": (int, float)}
-
-
-def _check(name: str, value: object) -> None:
-    if name in _MAPPINGS:
-        right = isinstance(value, dict) and all(isinstance(item, _MAPPINGS[name]) for item in value.values())
-    elif name in _NEEDED:
-        right = isinstance(value, _NEEDED[name])
-    else:
-        right = value is None or isinstance(value, _NUMBERS.get(name, (str,)))
-    if not right:
-        raise ValueError(f"{name} is {json.dumps(value)[:40]}")
+_TEXT, _COUNT = either(text(LONGEST), NOTHING), either(whole(0, 1 << 53), NOTHING)
+_IS_TEXT = {"run", "method", "data", "task"}
+_KINDS = {
+    "seed": whole(-(1 << 63), (1 << 64) - 1),
+    "foreign": either(text(LONGEST), number(), NOTHING),
+    "metrics": mapping(either(number(finite=False), NOTHING)),
+    "n_positive": _COUNT,
+    "n_negative": _COUNT,
+    "versions": mapping(text()),
+    "seconds": either(number(), NOTHING),
+}
+ROW = record(
+    {
+        field.name: _KINDS.get(field.name, text(LONGEST) if field.name in _IS_TEXT else _TEXT)
+        for field in fields(ResultRow)
+        if field.default is MISSING
+    },
+    {"weights": _TEXT},
+)
+"""What a line of a results file must hold."""
 
 
 def append(path: Path, rows: Iterable[ResultRow]) -> None:
@@ -122,18 +125,23 @@ def read(paths: Iterable[Path]) -> tuple[list[ResultRow], list[str]]:
     rows: list[ResultRow] = []
     problems: list[str] = []
     for path in paths:
+        unusable = 0
         try:
-            content = path.read_bytes()
+            content = read_regular(path, LARGEST)
         except OSError as error:
             problems.append(f"{path} cannot be read ({error.strerror}).")
             continue
-        for number, line in enumerate(content.split(b"\n"), 1):
+        for count, line in enumerate(content.split(b"\n"), 1):
             if not line.strip():
                 continue
             try:
                 rows.append(ResultRow.from_json(line))
             except ValueError as error:
-                problems.append(f"{path} line {number} is not a results row: {error}.")
+                unusable += 1
+                if unusable <= MOST_PROBLEMS:
+                    problems.append(f"{path} line {count} is not a results row: {error}.")
+        if unusable > MOST_PROBLEMS:
+            problems.append(f"{path} has {unusable - MOST_PROBLEMS:,} further lines that are no results rows.")
     return rows, problems
 
 

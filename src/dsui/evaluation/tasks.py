@@ -31,6 +31,7 @@ from dsui.evaluation.metrics import ranking_metrics, selective_metrics
 from dsui.evaluation.reliability import calibration_metrics
 from dsui.evaluation.results import ResultRow, commit, versions
 from dsui.evaluation.sources import ImageSources
+from dsui.excerpt import excerpt
 from dsui.methods.registry import effective_options, find
 from dsui.outputs import Outputs
 from dsui.progress import Progress, silent
@@ -104,7 +105,7 @@ class Evaluation:
                 for epsilon in epsilons:
                     yield from self._rank_against(task, epsilon, self.sources.attacked(epsilon))
             case _:
-                raise DsuiError(f"no task {task!r}; choose from {', '.join(TASKS)}.")
+                raise DsuiError(f"no task {excerpt(task)}; choose from {', '.join(TASKS)}.")
 
     def misclassification(self) -> Iterator[ResultRow]:
         """Accuracy and calibration of each stream, then every score against the predicting stream's errors."""

@@ -9,12 +9,15 @@ from dsui.data.registry import FOLDER, FOLDER_SHAPE, PSEUDO, dataset_info, forei
 from dsui.detectors import registry as detectors
 from dsui.errors import DsuiError
 from dsui.evaluation.tasks import STREAMS
+from dsui.excerpt import excerpt, shorten
 from dsui.experiments.grid import Block, Cell
 from dsui.methods import registry as methods
 from dsui.score_table import NAMES, detector_scores
 from dsui.scores import is_misspelled
 from dsui.spelling import nearest
 
+LARGEST_SIDE = 1 << 13
+"""Pixels."""
 LARGEST_SEED = 2**32 - 1
 """The same as that of `dsui train --seed`."""
 
@@ -26,9 +29,10 @@ class GridError(DsuiError):
 def check_name(kind: str, value: object, choices: tuple[str, ...], where: str = "") -> None:
     """Raise if the value is not one of the choices; `where` in the grid it stands."""
     if value not in choices:
-        suggestion = nearest(str(value), choices, 0)
+        suggestion = nearest(value if isinstance(value, str) else excerpt(value), choices, 0)
         begin = f"{where}: there is no" if where else "there is no"
-        raise GridError(f"{begin} {kind} {value!r}; did you mean {suggestion}? There are {', '.join(choices)}.")
+        every = shorten(", ".join(choices), 300)
+        raise GridError(f"{begin} {kind} {excerpt(value)}; did you mean {suggestion}? There are {every}.")
 
 
 def check_numbers(epsilons: Iterable[float], seeds: Iterable[int], where: str) -> None:
@@ -93,11 +97,11 @@ def image_shape(data: str, size: object, channels: object, where: str) -> tuple[
     if not data.startswith(FOLDER):
         raise GridError(f"{where}: size and channels are for folder:PATH; {data} is used as published.")
     side = usual_size if size is None else size
-    if not isinstance(side, int) or side < 1:
-        raise GridError(f"{where}: size is {side!r}; write the side in pixels, as in 'size: 64'.")
+    if isinstance(side, bool) or not isinstance(side, int) or not 1 <= side <= LARGEST_SIDE:
+        raise GridError(f"{where}: size is {excerpt(side)}; write the side in pixels, as in 'size: 64'.")
     colours = usual_channels if channels is None else channels
-    if not isinstance(colours, int) or colours not in {1, 3}:
-        raise GridError(f"{where}: channels is {colours!r}; write 1 for grey or 3 for colour.")
+    if not isinstance(colours, int) or isinstance(colours, bool) or colours not in {1, 3}:
+        raise GridError(f"{where}: channels is {excerpt(colours)}; write 1 for grey or 3 for colour.")
     return colours, side
 
 

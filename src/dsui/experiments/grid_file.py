@@ -20,14 +20,13 @@ is left out there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import resources
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
-
-import yaml
+from typing import Any
 
 from dsui.backbones import registry as backbones
 from dsui.data.registry import FOLDER
@@ -35,6 +34,7 @@ from dsui.detectors import registry as detectors
 from dsui.evaluation import TASKS
 from dsui.evaluation import paper_tables as paper
 from dsui.evaluation.tasks import EPSILONS
+from dsui.excerpt import excerpt, shorten
 from dsui.experiments.grid import Block, Cell, Grid
 from dsui.experiments.grid_checks import (
     GridError,
@@ -46,11 +46,21 @@ from dsui.experiments.grid_checks import (
     check_outliers,
     check_predictor,
     check_table,
-    dataset_shape,
     image_shape,
     unique,
 )
+from dsui.experiments.grid_values import (
+    as_label,
+    as_list,
+    as_mapping,
+    as_text,
+    as_tuple,
+    of_data,
+    settings_of,
+)
 from dsui.methods import registry as methods
+from dsui.plain_yaml import MOST_CHARACTERS, YamlError, load_yaml
+from dsui.regular_file import read_regular
 from dsui.report.metric_formats import METRICS
 from dsui.runs.config import RunConfig
 from dsui.runs.recipe_file import changes, load_recipe, method_options
@@ -82,7 +92,7 @@ TOP = ("title", "runs", "table", "figure", "published", "reference")
 BLOCK = ("task", "metrics", "scores")
 AT_LEAST_ONE = ("data", "backbone", "method", "recipe", "seeds", "tasks", "held_out")
 
-T = TypeVar("T", str, int, float)
+MOST_CELLS = 5000
 
 
 def names() -> tuple[str, ...]:
@@ -95,10 +105,11 @@ def load_grid(name: str) -> Grid:
     """A grid that comes with dsui, or a file ending in .yaml or .yml."""
     if name.lower().endswith((".yaml", ".yml")):
         try:
-            text = Path(name).expanduser().read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
+            text = read_regular(Path(name).expanduser(), 4 * MOST_CHARACTERS).decode()
+        except (OSError, ValueError, RuntimeError) as error:
+            reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else shorten(error)
             raise GridError(
-                f"cannot read the grid {name}: {getattr(error, 'strerror', 'it is not UTF-8 text')}."
+                f"cannot read the grid {shorten(name)}: {getattr(error, 'strerror', None) or reason}."
             ) from error
         return parse_grid(text, Path(name).stem)
     check_name("grid", name, names())
@@ -109,83 +120,86 @@ def load_grid(name: str) -> Grid:
 def parse_grid(text: str, name: str) -> Grid:
     """The grid that YAML text describes."""
     try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" in line {mark.line + 1}" if mark else ""
-        raise GridError(f"{name} is not valid YAML{where}.") from error
-    top = _mapping(content, name, (*TOP, *DEFAULTS))
-    entries = _list(top.get("runs", [{}]))
+        content = load_yaml(text)
+    except YamlError as error:
+        raise GridError(f"{name} is not valid YAML: {error}.") from error
+    top = as_mapping(content, name, (*TOP, *DEFAULTS))
+    entries = as_list(top.get("runs", [{}]))
     if not entries:
         raise GridError(f"{name}: runs is empty; name at least one, or leave it out if everything is at the top.")
     shared = {key: value for key, value in top.items() if key in DEFAULTS}
     figure = top.get("figure")
     if figure is not None:
         check_name("figure", figure, FIGURES, name)
-    table = tuple(_block(block, f"{name}, table") for block in _list(top.get("table", [])))
+    table = tuple(_block(block, f"{name}, table") for block in as_list(top.get("table", [])))
     if not table and figure in (None, "curve"):
         raise GridError(f"{name} has no table; write which task, metrics and scores it shows.")
     if (published := top.get("published")) is not None:
         check_name("table of the paper", published, paper.TABLES, name)
     found: dict[tuple[str, str], Cell] = {}
+    announced = 0
     for number, entry in enumerate(entries, 1):
         where = f"{name}, run {number}"
-        own = _mapping(entry, where, tuple(DEFAULTS))
+        own = as_mapping(entry, where, tuple(DEFAULTS))
         values = DEFAULTS | shared | own
         if isinstance(shared.get("set"), dict) and isinstance(own.get("set"), dict):
             values["set"] = shared["set"] | own["set"]
         for key, value in values.items():
             if value is NEEDED:
                 raise GridError(f"{where} has no {key}; write '{key}: ...' there or at the top.")
+        announced += _count(values)
+        if announced > MOST_CELLS:
+            raise GridError(f"{where}: its lists make more than {MOST_CELLS:,} runs; divide the grid into several.")
         for cell in _cells(values, None if figure == "curve" else figure, where):
             found[cell.key, cell.label] = cell
     cells = tuple(sorted(found.values(), key=lambda cell: cell.config.seed))
     check_labels(cells, name)
     check_table(table, cells, name)
     if (reference := top.get("reference")) is not None:
-        check_name("line for the reference", str(reference), unique(cell.label for cell in cells), name)
+        line = as_text(reference, f"{name}, reference")
+        check_name("line for the reference", line, unique(cell.label for cell in cells), name)
     return Grid(
         name=name,
-        title=str(top.get("title", name)),
+        title=as_text(top.get("title", name), f"{name}, title"),
         cells=cells,
         table=table,
         figure=figure,
         published=published,
-        reference=str(top.get("reference", "dsui")),
+        reference=as_text(top.get("reference") or "dsui", f"{name}, reference"),
     )
 
 
 def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterator[Cell]:
     """The cells of one entry of `runs`: the product of its lists."""
     for key in AT_LEAST_ONE:
-        if not _list(values[key]):
+        if not as_list(values[key]):
             raise GridError(f"{where}: {key} is empty; name at least one.")
-    tasks, epsilons = _tuple(values["tasks"], str, where), _tuple(values["epsilons"], float, where)
+    tasks, epsilons = as_tuple(values["tasks"], str, where), as_tuple(values["epsilons"], float, where)
     for task in tasks:
         check_name("task", task, TASKS, where)
-    check_numbers(epsilons, _tuple(values["seeds"], int, where), where)
-    fitted = _tuple(values["detectors"], str, where)
+    check_numbers(epsilons, as_tuple(values["seeds"], int, where), where)
+    fitted = as_tuple(values["detectors"], str, where)
     for detector in fitted:
         check_name("detector", detector, detectors.names(), where)
     if not isinstance(skip_bad := values["skip_bad"], bool):
-        raise GridError(f"{where}: skip_bad is {skip_bad!r}; write 'skip_bad: true' or leave it out.")
+        raise GridError(f"{where}: skip_bad is {excerpt(skip_bad)}; write 'skip_bad: true' or leave it out.")
     possible = False
     for data, backbone, method, recipe in product(
-        *(_tuple(values[key], str, where) for key in ("data", "backbone", "method", "recipe"))
+        *(as_tuple(values[key], str, where) for key in ("data", "backbone", "method", "recipe"))
     ):
         if not _buildable(method, backbone, where):
             continue
         possible = True
-        known, foreign = (_tuple(_of_data(values[key], data, where), str, where) for key in ("known", "foreign"))
+        known, foreign = (as_tuple(of_data(values[key], data, where), str, where) for key in ("known", "foreign"))
         check_images(data, where, foreign=foreign, tasks=tasks, known=known, figure=figure)
         foreign = foreign if "ood" in tasks or figure else ()
-        for settings in _settings(values["set"], where):
+        for settings in settings_of(values["set"], where):
             overrides, options = method_options(method, settings)
             loaded_recipe = load_recipe(recipe, data, overrides)
             for outliers, split, held_out in product(
-                _tuple(values["outliers"], str, where) or (None,),
+                as_tuple(values["outliers"], str, where) or (None,),
                 known or (None,),
-                _tuple(values["held_out"], float, where),
+                as_tuple(values["held_out"], float, where),
             ):
                 check_outliers(method, outliers, where)
                 check_held_out(held_out, where)
@@ -206,13 +220,13 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
                     skip_bad=reads_folders and skip_bad,
                 )
                 for seed, predictor in product(
-                    _tuple(values["seeds"], int, where), _tuple(values["as"], str, where) or (method,)
+                    as_tuple(values["seeds"], int, where), as_tuple(values["as"], str, where) or (method,)
                 ):
                     check_predictor(method, predictor, where)
                     yield Cell(
                         config=replace(config, seed=seed),
                         predictor=predictor,
-                        label=_label(values["label"], {**settings, "method": predictor}, where),
+                        label=as_label(values["label"], {**settings, "method": predictor}, where),
                         settings=changes(config),
                         tasks=tasks,
                         foreign=foreign,
@@ -224,75 +238,30 @@ def _cells(values: Mapping[str, Any], figure: str | None, where: str) -> Iterato
         raise GridError(f"{where}: none of its methods can be built on its backbones; choose others.")
 
 
+def _count(values: Mapping[str, Any]) -> int:
+    """The number of cells that the lists of an entry make, or more."""
+    settings, known = values["set"], values["known"]
+    lists = [as_list(values[key]) for key in (*AT_LEAST_ONE, "outliers", "as")]
+    lists += map(as_list, settings.values() if isinstance(settings, dict) else [])
+    lists.append(max(map(as_list, known.values()), key=len, default=[]) if isinstance(known, dict) else as_list(known))
+    return math.prod(max(1, len(each)) for each in lists)
+
+
 def _buildable(method: str, backbone: str, where: str) -> bool:
     check_name("backbone", backbone, backbones.names(), where)
     possible = methods.find(method).backbones
     return possible is None or backbone in possible
 
 
-def _label(label: object, values: Mapping[str, object], where: str) -> str:
-    if label is None:
-        return str(values["method"])
-    try:
-        return str(label).format(**values)
-    except (KeyError, IndexError, ValueError, AttributeError) as error:
-        raise GridError(
-            f"{where}: label {label!r} names {error}, which `set` does not have; it may name {', '.join(values)}."
-        ) from error
-
-
-def _settings(values: object, where: str) -> Iterator[dict[str, object]]:
-    if not isinstance(values, dict):
-        raise GridError(f"{where}: set is {values!r}; write it as in 'set: {{epochs: 3}}'.")
-    keys = [str(key) for key in values]
-    for key, value in values.items():
-        if value == []:
-            raise GridError(f"{where}: {key} is an empty list; name at least one value, or leave it out.")
-    for combination in product(*(value if isinstance(value, list) else [value] for value in values.values())):
-        yield dict(zip(keys, combination, strict=True))
-
-
-def _of_data(value: object, data: str, where: str) -> object:
-    if not isinstance(value, dict):
-        return value
-    for name in value:
-        dataset_shape(str(name))
-    if data not in value:
-        raise GridError(f"{where}: there is no entry for {data}, only for {', '.join(map(str, value))}; add one.")
-    return value[data]
-
-
 def _block(block: object, where: str) -> Block:
-    values = _mapping(block, where, BLOCK)
+    values = as_mapping(block, where, BLOCK)
     if missing := [key for key in BLOCK if key not in values]:
         raise GridError(f"{where}: there is no {' and no '.join(missing)}; write task, metrics and scores.")
     for key in BLOCK:
-        if not _list(values[key]):
+        if not as_list(values[key]):
             raise GridError(f"{where}: {key} is empty; name at least one.")
-    task, metrics = str(values["task"]), _tuple(values["metrics"], str, where)
+    task, metrics = str(values["task"]), as_tuple(values["metrics"], str, where)
     check_name("task", task, ("accuracy", *TASKS), where)
     for metric in metrics:
         check_name("metric", metric, tuple(METRICS), where)
-    return Block(task, metrics, _tuple(values["scores"], str, where))
-
-
-def _mapping(values: object, where: str, keys: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(values, dict):
-        raise GridError(f"{where} is not a mapping; write one 'key: value' on each line.")
-    for key in values:
-        check_name("key", key, keys, where)
-    return {str(key): value for key, value in values.items()}
-
-
-def _list(value: Any) -> list[Any]:
-    return [] if value is None else value if isinstance(value, list) else [value]
-
-
-def _tuple(value: object, kind: type[T], where: str) -> tuple[T, ...]:
-    """One value or a list of them."""
-    items = _list(value)
-    for item in items:
-        if isinstance(item, bool) or not isinstance(item, (int, float) if kind is float else kind):
-            wanted = {str: "text", int: "a whole number", float: "a number"}[kind]
-            raise GridError(f"{where}: {item!r} should be {wanted}.")
-    return tuple(kind(item) for item in items)
+    return Block(task, metrics, as_tuple(values["scores"], str, where))

@@ -18,8 +18,9 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-from dsui.checks import check_at_least, check_choice, check_positive
+from dsui.checks import check_between, check_choice, check_positive
 from dsui.methods.mc_dropout import predict_by_sampling
+from dsui.methods.method import MOST_SAMPLES
 from dsui.methods.msp import MaxSoftmax
 from dsui.methods.variational import Prior, VariationalLinear, deviation
 from dsui.outputs import Outputs
@@ -42,7 +43,7 @@ class BayesByBackprop(MaxSoftmax):
     ) -> None:
         check_choice("prior", prior, get_args(Prior))
         check_positive("kl_weight", kl_weight)
-        check_at_least("samples", samples, 1)
+        check_between("samples", samples, 1, MOST_SAMPLES)
         super().__init__(backbone, channels, num_classes, recipe)
         self.kl_weight, self.passes = kl_weight, samples
         self.training_samples = 0

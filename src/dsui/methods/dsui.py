@@ -29,6 +29,8 @@ from dsui.outputs import Outputs, share_of_radius
 from dsui.recipe import Recipe
 from dsui.released import ReleasedHead
 
+MOST_COMPONENTS = 1024
+"""Per class; means and variances grow with them."""
 ALIVE = 0.01
 """A component that holds at least this share of its class is alive."""
 
@@ -152,7 +154,7 @@ class DualSupervised(Method):
     @classmethod
     def option_ranges(cls, options: Mapping[str, Any], recipe: Recipe) -> Iterator[tuple[str, bool, str]]:
         rho, epochs = options["rho"], recipe.epochs
-        yield "components", options["components"] >= 1, "at least 1"
+        yield "components", 1 <= options["components"] <= MOST_COMPONENTS, f"between 1 and {MOST_COMPONENTS:,}"
         yield "gamma", 0 <= options["gamma"] < math.inf, "at least 0 and finite"
         yield "rho", rho is None or 0 <= rho < math.inf, "null, or at least 0 and finite"
         yield "density_warm_up", 0 <= options["density_warm_up"] <= epochs, f"between 0 and the {epochs} epochs"

@@ -18,7 +18,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from dsui.checks import check_at_least
+from dsui.checks import check_at_least, check_between
 from dsui.errors import DsuiError
 from dsui.methods.method import Method, Turn
 from dsui.methods.registry import build, find
@@ -27,6 +27,8 @@ from dsui.recipe import Recipe
 from dsui.scores import log_mean_exp, mutual_information
 
 INFORMATION = "mutual_information"
+MOST_MEMBERS = 100
+"""Each is a network of its own; far more than any ensemble has."""
 
 
 class Ensemble(Method):
@@ -43,7 +45,7 @@ class Ensemble(Method):
         members: int = 5,
         member: str = "msp",
     ) -> None:
-        check_at_least("members", members, 1)
+        check_between("members", members, 1, MOST_MEMBERS)
         if issubclass(find(member), Ensemble):
             raise DsuiError("an ensemble cannot be a member of an ensemble; give `members` a larger number instead.")
         super().__init__()

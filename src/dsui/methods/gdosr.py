@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from dsui.backbones.backbone import SLOPE
 from dsui.backbones.decoder import GROUP, SIDE, Decoder, Pixels, decoder_width, resize
 from dsui.backbones.registry import names
-from dsui.checks import check_at_least
+from dsui.checks import check_between
 from dsui.methods.method import Method, Turn
 from dsui.methods.network import FeatureNetwork, OutputLayer
 from dsui.outputs import Outputs
@@ -41,6 +41,7 @@ AUTO_ENCODER_RATES = {"sgd": 1.0, "adam": 0.3}
 before phi begins. Here g must keep pace: after 12 epochs on 256 digits its error at 0.3 is two thirds of that at 0.1 or
 at 1."""
 QUARTERS = 4
+LARGEST_CODE = 1 << 16
 
 
 class ClassifierOutput(NamedTuple):
@@ -73,7 +74,7 @@ class GenerativeDiscriminative(Method):
         transform_weight: float = 0.2,
     ) -> None:
         super().__init__()
-        check_at_least("code", code, 1)
+        check_between("code", code, 1, LARGEST_CODE)
         if not 0 <= transform_weight < 1:
             raise ValueError(f"transform_weight must be at least 0 and below 1, got {transform_weight}.")
         self.transform_weight, self.mirrors = transform_weight, not recipe.flip

@@ -16,8 +16,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from dsui.checks import check_at_least
+from dsui.checks import check_between
 from dsui.errors import DsuiError
+from dsui.excerpt import excerpt
+from dsui.methods.method import MOST_SAMPLES
 from dsui.methods.msp import MaxSoftmax
 from dsui.outputs import Outputs
 from dsui.recipe import Recipe
@@ -31,10 +33,10 @@ class MCDropout(MaxSoftmax):
     takes_copies: bool = True
 
     def __init__(self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, samples: int = 50) -> None:
-        check_at_least("samples", samples, 1)
+        check_between("samples", samples, 1, MOST_SAMPLES)
         if not recipe.neck or recipe.dropout == 0:
             raise DsuiError(
-                f"mc-dropout samples the dropout of the neck, and recipe {recipe.name!r} has none; "
+                f"mc-dropout samples the dropout of the neck, and recipe {excerpt(recipe.name)} has none; "
                 "choose one with a neck and dropout above 0, or --set neck=true --set dropout=0.2."
             )
         super().__init__(backbone, channels, num_classes, recipe)

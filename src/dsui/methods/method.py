@@ -24,6 +24,9 @@ from dsui.errors import DsuiError
 from dsui.outputs import Outputs
 from dsui.recipe import Recipe
 
+MOST_SAMPLES = 10_000
+"""Forward passes for one prediction of a method that samples."""
+
 
 @dataclass(frozen=True)
 class Turn:

@@ -29,14 +29,16 @@ from torch import Tensor
 from dsui.backbones.neck import Neck
 from dsui.backbones.resnet import STAGES
 from dsui.backbones.sde import WIDTH, Diffusion, Drift, Pooling, initialise_linear, resnet18_stem, small_stem
-from dsui.checks import check_at_least
-from dsui.methods.method import Method, Turn
+from dsui.checks import check_between
+from dsui.methods.method import MOST_SAMPLES, Method, Turn
 from dsui.methods.network import OutputLayer, evaluation_mode
 from dsui.outputs import Outputs
 from dsui.recipe import Recipe
 from dsui.scores import log_mean_exp, mutual_information
 
 HORIZON = 6.0
+MOST_STEPS = 1000
+"""Of the horizon."""
 TRAINING_SIGMA = 1.0
 FOREIGN_NOISE = 2.0
 """Standard deviation of the noise that makes a training image foreign, for pixels in [0, 1]."""
@@ -66,8 +68,8 @@ class SDENet(Method):
         samples: int = 10,
     ) -> None:
         super().__init__()
-        check_at_least("steps", steps, 1)
-        check_at_least("samples", samples, 1)
+        check_between("steps", steps, 1, MOST_STEPS)
+        check_between("samples", samples, 1, MOST_SAMPLES)
         if not 0 <= test_sigma < math.inf:
             raise ValueError(f"test_sigma must be finite and not negative, got {test_sigma}.")
         self.steps, self.test_sigma, self.passes = steps, test_sigma, samples

@@ -98,7 +98,7 @@ def collect_run_data(name: str, key: str, evaluation: Evaluation, foreign: Seque
     log = read_log(facts.path / LOG)
     theirs = replace(_score_images(evaluation, shown, points), name=title)
     rows = [replace(row, run=name) for row in (*read_rows, *computed)]
-    return RunData(name, facts, rows, len(read_rows), [*remarks, *log.problems], key, own, theirs, log.rows)
+    return RunData(name, facts, rows, len(read_rows), [*remarks, *log.problems], key, own, theirs, log.epochs)
 
 
 def read_run_results(name: str, facts: RunFacts) -> RunResults:

@@ -4,10 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from functools import lru_cache
+from typing import Any, get_type_hints
 
-from dsui.methods.registry import option_owner
+from dsui.methods.registry import option_kinds, option_owner
 from dsui.recipe import Recipe
+from dsui.schema import NOTHING, TRUTH, Kind, check, either, mapping, number, of_type, record, text, whole
+
+SETTING = either(TRUTH, whole(), number(), text(), NOTHING)
+RUN = record(
+    {
+        "data": text(4096),
+        "backbone": text(),
+        "method": text(),
+        "recipe": text(),
+        "seed": whole(-(1 << 63), (1 << 64) - 1),
+        "size": whole(1, 1 << 16),
+        "channels": whole(1, 1 << 10),
+    },
+    {
+        "options": mapping(SETTING),
+        "outliers": either(text(4096), NOTHING),
+        "known": either(text(1 << 16), NOTHING),
+        "held_out": number(0, 1),
+        "skip_bad": TRUTH,
+    },
+)
+"""What config.yaml and the weights say of a run, beside the settings of its recipe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +78,12 @@ class RunConfig:
     def from_mapping(cls, mapping: Mapping[str, Any]) -> RunConfig:
         """The reverse of `mapping`, also for runs of earlier and later versions.
 
-        A setting that the mapping lacks has its default, and a key that nothing here knows is ignored. A KeyError or
-        TypeError where the mapping lacks what identifies a run, or a value is of another type.
+        A setting that the mapping lacks has its default, and a key that nothing here knows is ignored. A SchemaError
+        where the mapping lacks what identifies a run, or a value is of another type.
         """
+        check(mapping, RUN)
+        check(mapping, record({}, _settings_in(frozenset(map(str, mapping)))))
+        check(mapping.get("options", {}), record({}, _settings_in(frozenset(mapping.get("options", {})))), "options")
         values: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in mapping.items()
         }
@@ -65,7 +91,15 @@ class RunConfig:
         own = {each.name: values.pop(each.name) for each in fields(cls) if each.name in values}
         in_recipe = {each.name for each in fields(Recipe)} - {"method_options"}
         known = {key: value for key, value in values.items() if key in in_recipe or option_owner(key) is not None}
-        config = cls(**own, recipe=Recipe.from_settings(known))
-        if not all(isinstance(number, int) for number in (config.seed, config.size, config.channels)):
-            raise TypeError("seed, size and channels are whole numbers")
-        return config
+        return cls(**own, recipe=Recipe.from_settings(known))
+
+
+@lru_cache(maxsize=32)
+def _settings_in(keys: frozenset[str]) -> dict[str, Kind]:
+    """The kinds of those keys that are settings of a recipe or options of a method."""
+    hints = {key: hint for key, hint in get_type_hints(Recipe).items() if key not in {"name", "method_options"}}
+    kinds = {key: of_type(hints[key]) for key in keys & hints.keys()}
+    for key in keys - hints.keys():
+        if (owner := option_owner(key)) is not None:
+            kinds[key] = of_type(option_kinds(owner)[key])
+    return kinds

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 import yaml
 
 from dsui.errors import RunError
+from dsui.excerpt import shorten
+from dsui.plain_json import load_json
+from dsui.plain_yaml import MOST_CHARACTERS, load_yaml
 from dsui.recipe import RecipeError
+from dsui.regular_file import read_regular
 from dsui.runs import checkpoint, weights
 from dsui.runs.config import RunConfig
 from dsui.runs.files import append_lines, lock_or_refuse, not_written, remove_lock, write_bytes
@@ -37,16 +41,6 @@ RESULTS = "results.jsonl"
 LOCK = ".lock"
 CONFIG_OF_STATE = "config"
 """Key in a checkpoint: the settings of its run, as JSON."""
-UNREADABLE_SETTINGS = (
-    yaml.YAMLError,
-    ValueError,
-    AttributeError,
-    TypeError,
-    KeyError,
-    RecursionError,
-    RecipeError,
-)
-"""Errors of settings that are not those of a run."""
 
 
 class RunFolder:
@@ -163,8 +157,8 @@ class RunFolder:
             note(f"{path} is from an earlier dsui, so it cannot be checked whether it is of this run.")
             return
         try:
-            there = _settings(json.loads(written))
-        except UNREADABLE_SETTINGS as error:
+            there = _settings(load_json(written if isinstance(written, str) else ""))
+        except (ValueError, RecipeError) as error:
             raise RunError(f"{path} does not say which run it is of; choose another --out.") from error
         if differences := _differences(there, self.config):
             raise RunError(
@@ -233,28 +227,30 @@ def _read_settings(path: Path) -> dict[str, object]:
     Keys that only a later version knows are kept, so that they count as a difference.
     """
     try:
-        content = path.read_bytes()
+        content = read_regular(path, 4 * MOST_CHARACTERS)
     except OSError as error:
         raise _unreadable(path, error) from error
     try:
-        return _settings(yaml.safe_load(content))
-    except UNREADABLE_SETTINGS as error:
+        return _settings(load_yaml(content.decode()))
+    except (ValueError, RecipeError) as error:
         raise RunError(f"{path} is damaged and cannot be compared; restore it or choose another --out.") from error
 
 
-def _settings(written: Mapping[str, Any]) -> dict[str, object]:
-    """Every setting by its full name; one of UNREADABLE_SETTINGS where they are not those of a run."""
-    return _flat({**written, **RunConfig.from_mapping(written).mapping()})
+def _settings(written: Any) -> dict[str, object]:
+    """Every setting by its full name; a ValueError or RecipeError where they are not those of a run."""
+    known = RunConfig.from_mapping(written).mapping()
+    return _flat({**written, **known})
 
 
 def _differences(there: dict[str, object], config: RunConfig) -> str:
     """What differs between the settings of a run on disk and those of `config`; empty where nothing does."""
     here = _flat(config.mapping())
-    return "; ".join(
-        f"{key}: {_shown(there, key)} there, {_shown(here, key)} here"
+    differences = (
+        f"{shorten(key, 60)}: {_shown(there, key)} there, {_shown(here, key)} here"
         for key in there | here
         if key not in there or key not in here or there[key] != here[key]
     )
+    return shorten("; ".join(differences), 300)
 
 
 def _flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, object]:
@@ -266,7 +262,7 @@ def _flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, object]
 
 
 def _shown(settings: Mapping[str, object], key: str) -> str:
-    return json.dumps(settings[key], ensure_ascii=False, default=str) if key in settings else "absent"
+    return shorten(json.dumps(settings[key], ensure_ascii=False, default=str), 100) if key in settings else "absent"
 
 
 def _lock(folder: Path) -> FileIO:

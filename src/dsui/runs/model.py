@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from dsui.backbones.registry import OWN
 from dsui.data.augment import Transform
 from dsui.errors import RunError
+from dsui.excerpt import shorten
 from dsui.methods.method import Method
 from dsui.methods.registry import build, find, option_kinds, predictors
 from dsui.outputs import Outputs
+from dsui.plain_json import load_json
+from dsui.regular_file import open_regular
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS
 from dsui.runs.images import IMAGES
 from dsui.runs.recipe_file import training_name
 from dsui.runs.seal import is_sealed
 from dsui.runs.weights import load_weights, read_metadata
+from dsui.schema import check, listed, record, text
 
+FACTS = record({"config": text(1 << 18), "classes": text(1 << 22)})
+"""What the metadata of weights hold, as JSON."""
+CLASSES = listed(text(), most=100_000, least=1)
 SAMPLING_SEED = 0
 _ONE_AT_A_TIME = RLock()
 """All threads share the random generators and the precision of matrix products, so they take turns."""
@@ -89,7 +97,7 @@ class RunFacts:
 
 def fingerprint(run: Path) -> str:
     """The hash of the bytes of a run's weights, which need not be readable as weights."""
-    with (run / WEIGHTS).open("rb") as stream:
+    with open_regular(run / WEIGHTS) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -115,10 +123,11 @@ def run_facts(run: Path, method: str | None = None) -> RunFacts:
         raise RunError(f"{run} is not the folder of a run; name the --out of a `dsui train`.")
     metadata = read_metadata(path)
     try:
-        config = RunConfig.from_mapping(json.loads(metadata["config"]))
-        classes = tuple(str(name) for name in json.loads(metadata["classes"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RunError(f"{path} was not written by `dsui train` of this version; train the run again.") from error
+        config, classes = parse_facts(metadata)
+    except ValueError as error:
+        raise RunError(
+            f"{path} was not written by `dsui train` of this version ({error}); train the run again."
+        ) from error
     training = training_name(config)
     if method is not None and method != config.method:
         find(method)
@@ -133,6 +142,48 @@ def run_facts(run: Path, method: str | None = None) -> RunFacts:
     return RunFacts(run, config, classes, metadata.get(IMAGES), training, is_sealed(metadata))
 
 
+def parse_facts(metadata: Mapping[str, str]) -> tuple[RunConfig, tuple[str, ...]]:
+    """The config and the classes of a run; a ValueError, or a DsuiError of the recipe, where they are not such."""
+    check(dict(metadata), FACTS)
+    classes = load_json(metadata["classes"])
+    check(classes, CLASSES, "classes")
+    config: Any = load_json(metadata["config"])
+    return RunConfig.from_mapping(config), tuple(cast("list[str]", classes))
+
+
+def _check_size(facts: RunFacts, weights: Mapping[str, Tensor]) -> None:
+    """Raise unless the file holds as many numbers as the model that it describes: a few bytes can describe a model
+    that needs all memory. Tensors on the device "meta" have shapes alone."""
+    with torch.device("meta"):
+        expected = _build(facts).state_dict()
+    if any(name not in weights or weights[name].shape != each.shape for name, each in expected.items()):
+        raise _other_weights(facts)
+
+
+def _build(facts: RunFacts) -> Method:
+    config = facts.config
+    try:
+        return build(config.method, config.backbone, config.channels, len(facts.classes), config.recipe, config.options)
+    except TypeError as error:
+        raise RunError(
+            f"{facts.path / WEIGHTS} was written by another version of dsui; use that one or train the run again."
+        ) from error
+    except ValueError as error:
+        if config.backbone.startswith(OWN):
+            raise  # the sentence says what to do in Python
+        raise RunError(
+            f"{facts.path / WEIGHTS} describes a model that cannot be built ({shorten(error)}); train the run again."
+        ) from error
+
+
+def _other_weights(facts: RunFacts) -> RunError:
+    config = facts.config
+    return RunError(
+        f"{facts.path / WEIGHTS} does not hold the weights of {config.method} on {shorten(config.backbone, 100)}; "
+        "choose another run, or the method it was trained with."
+    )
+
+
 def load_model(facts: RunFacts, device: torch.device) -> Model:
     """The trained run in evaluation mode, with the transform from pixels to its inputs."""
     config = facts.config
@@ -140,21 +191,12 @@ def load_model(facts: RunFacts, device: torch.device) -> Model:
     weights, _ = load_weights(path)
     if not_finite := [name for name, each in weights.items() if each.is_floating_point() and not each.isfinite().all()]:
         raise RunError(f"{path} holds NaN or infinity in {not_finite[0]}; copy the file again or train the run again.")
-    try:
-        method = build(
-            config.method, config.backbone, config.channels, len(facts.classes), config.recipe, config.options
-        )
-    except TypeError as error:
-        raise RunError(
-            f"{path} was written by another version of dsui; use that one or train the run again."
-        ) from error
+    _check_size(facts, weights)
+    method = _build(facts)
     try:
         method.load_state_dict(weights)
     except (RuntimeError, ValueError) as error:
-        raise RunError(
-            f"{path} does not hold the weights of {config.method} on {config.backbone}; "
-            "choose another run, or the method it was trained with."
-        ) from error
+        raise _other_weights(facts) from error
     method.to(device).eval()
     if device.type == "cuda":
         method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

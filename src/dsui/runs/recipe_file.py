@@ -21,16 +21,20 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import yaml
-
 from dsui.data.registry import FOLDER, FOLDER_SHAPE, dataset_info
 from dsui.errors import DataError
+from dsui.excerpt import excerpt, shorten
 from dsui.methods.registry import effective_options, find, option_kinds, option_owner
+from dsui.plain_yaml import MOST_CHARACTERS, YamlError, load_yaml
 from dsui.recipe import Recipe, RecipeError
+from dsui.regular_file import read_regular
 from dsui.runs.config import RunConfig
+from dsui.schema import LARGEST
 from dsui.spelling import nearest
 
 Layer = dict[str, Any]
+LONGEST_TEXT = 200
+"""Characters of a setting."""
 FIELDS: dict[str, Any] = {key: kind for key, kind in get_type_hints(Recipe).items() if key != "method_options"}
 OVERRIDES, EXTENDS, EXTENDED_BY_DEFAULT = "the overrides", "extends", "paper"
 
@@ -109,7 +113,9 @@ def method_options(name: str, overrides: Mapping[str, object]) -> tuple[dict[str
     for key in of_recipe:
         if key not in in_recipes:
             suggestion = nearest(key, [*in_recipes, *kinds], 0)
-            raise RecipeError(f"neither the recipe nor {name} has a setting {key!r}; did you mean {suggestion!r}?")
+            raise RecipeError(
+                f"neither the recipe nor {name} has a setting {excerpt(key)}; did you mean {suggestion!r}?"
+            )
     return of_recipe, options
 
 
@@ -126,7 +132,8 @@ def _checked(recipe: Recipe) -> Recipe:
         options = effective_options(owner, recipe, {})
         for key, holds, expected in find(owner).option_ranges(options, recipe):
             if not holds:
-                raise RecipeError(f"recipe {recipe.name!r}: {key} is {options[key]!r}; it must be {expected}.")
+                shown = excerpt(options[key])
+                raise RecipeError(f"recipe {excerpt(recipe.name)}: {key} is {shown}; it must be {expected}.")
     return recipe
 
 
@@ -134,29 +141,33 @@ def _shipped_layers(name: str, subject: str | None = None) -> list[tuple[str, La
     """The one layer of a shipped recipe; `subject` begins the sentence if there is no recipe of that name."""
     if name not in (known := names()):
         suggestion = nearest(name, known, 0)
-        subject = subject or f"recipe {name!r} is not a .yaml file and"
+        subject = subject or f"recipe {excerpt(name)} is not a .yaml file and"
         raise RecipeError(f"{subject} none of {', '.join(known)}; did you mean {suggestion}?")
-    return [(f"recipe {name!r}", _shipped_layer(name))]
+    return [(f"recipe {excerpt(name)}", _shipped_layer(name))]
 
 
 @cache
 def _shipped_layer(name: str) -> Layer:
     """Parsed once, because a grid asks for it once per cell; nobody may change it."""
     text = (resources.files("dsui.runs") / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
-    return _mapping(text, f"recipe {name!r}")
+    return _mapping(text, f"recipe {excerpt(name)}")
 
 
 def _file_layers(path: str) -> list[tuple[str, Layer]]:
     """The layers of a user's file: the recipe that it extends, and what it says itself."""
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8")
+        text = read_regular(Path(path).expanduser(), 4 * MOST_CHARACTERS).decode()
     except OSError as error:
-        raise RecipeError(f"cannot read the recipe {path}: {error.strerror}.") from error
-    except ValueError as error:
-        raise RecipeError(f"cannot read the recipe {path}: it is not UTF-8 text.") from error
+        raise RecipeError(f"cannot read the recipe {shorten(path)}: {error.strerror}.") from error
+    except (ValueError, RuntimeError) as error:  # no UTF-8 text, or no path
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else shorten(error)
+        raise RecipeError(f"cannot read the recipe {shorten(path)}: {reason}.") from error
+    path = shorten(path)
     layer = _mapping(text, path)
-    extended = str(layer.pop(EXTENDS, None) or EXTENDED_BY_DEFAULT)
-    return [*_shipped_layers(extended, f"{path} extends {extended!r}, which is"), (path, layer)]
+    extended = layer.pop(EXTENDS, None) or EXTENDED_BY_DEFAULT
+    if not isinstance(extended, str):
+        raise RecipeError(f"{path} extends {excerpt(extended)}; name one of {', '.join(names())}.")
+    return [*_shipped_layers(extended, f"{path} extends {excerpt(extended)}, which is"), (path, layer)]
 
 
 def _mapping(text: str, where: str) -> Layer:
@@ -168,21 +179,15 @@ def _mapping(text: str, where: str) -> Layer:
 
 def _parsed(overrides: Mapping[str, object]) -> Layer:
     return {
-        key: _yaml(value, f"the override {key}={value}") if isinstance(value, str) else value
+        key: _yaml(value, shorten(f"the override {key}={value}", 100)) if isinstance(value, str) else value
         for key, value in overrides.items()
     }
 
 
 def _yaml(text: str, where: str) -> object:
     try:
-        return yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise RecipeError(f"{where} is not valid YAML: {error.problem} in line {line}.") from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise RecipeError(f"{where} is not valid YAML: {error.reason} in line {line}.") from error
-    except ValueError as error:  # a date such as 2021-13-01
+        return load_yaml(text)
+    except YamlError as error:
         raise RecipeError(f"{where} is not valid YAML: {error}.") from error
 
 
@@ -207,7 +212,7 @@ def _kind(key: str, where: str) -> Any:
     if (owner := option_owner(key)) is not None:
         return option_kinds(owner)[key]
     suggestion = nearest(key, [*FIELDS, *_keys_of_recipes(), EXTENDS], 0)
-    raise RecipeError(f"unknown key {key!r} in {where}; did you mean {suggestion!r}?")
+    raise RecipeError(f"unknown key {excerpt(key)} in {where}; did you mean {suggestion!r}?")
 
 
 def _check_data_set(name: str, where: str) -> None:
@@ -240,9 +245,14 @@ def _is_in_epochs(option: str) -> bool:
 
 def _converted(key: str, value: object, where: str, kind: Any) -> object:
     try:
-        return _convert(value, kind)
+        converted = _convert(value, kind)
     except (ValueError, OverflowError) as error:
-        raise RecipeError(f"{key} is {value!r} in {where}; it must be {_expected(kind)}.") from error
+        raise RecipeError(f"{key} is {excerpt(value)} in {where}; it must be {_expected(kind)}.") from error
+    if isinstance(converted, int) and abs(converted) > LARGEST:
+        raise RecipeError(f"{key} is {excerpt(value)} in {where}; it must be at most {LARGEST:,}.")
+    if isinstance(converted, str) and len(converted) > LONGEST_TEXT:
+        raise RecipeError(f"{key} is {excerpt(value)} in {where}; it may have {LONGEST_TEXT:,} characters.")
+    return converted
 
 
 def _convert(value: object, kind: Any) -> object:

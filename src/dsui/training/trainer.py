@@ -19,6 +19,7 @@ from dsui.errors import DsuiError, RunError
 from dsui.methods.registry import build
 from dsui.runs.config import RunConfig
 from dsui.runs.images import digest
+from dsui.runs.state_schema import check_state
 from dsui.training.averaging import WeightAverage
 from dsui.training.batch_norm import reestimate, synchronise
 from dsui.training.copies import Copies
@@ -161,6 +162,7 @@ class Trainer:
         }
 
     def load(self, state: dict[str, Any]) -> None:
+        check_state(state)
         if state.get("images", self.images) != self.images:  # older checkpoints do not have them
             raise DsuiError(
                 f"the images of {self.config.data} are not those this run was begun with; restore them, or train "
