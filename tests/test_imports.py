@@ -14,8 +14,8 @@ from importlib.util import resolve_name
 from tests.support.fences import ROOT
 
 ROOMS = """
-errors spelling lazy_registry checks progress host_memory device
-fused density em projection head released objectives
+errors spelling lazy_registry differentiation checks progress host_memory device
+fused matrix_product density divergence em projection head released objectives
 outputs score_table scores recipe
 backbones
 methods
