@@ -14,7 +14,7 @@ from importlib.util import resolve_name
 from tests.support.fences import ROOT
 
 ROOMS = """
-errors spelling lazy_registry differentiation checks progress host_memory device
+errors spelling lazy_registry differentiation checks progress host_memory device spreadsheet
 fused matrix_product density divergence em projection head released objectives
 outputs score_table scores recipe
 backbones

@@ -36,7 +36,7 @@ from dsui.report.confusion import NEVER
 from dsui.report.figures import embedding
 from dsui.report.html_table import to_html
 from dsui.report.overview import comparison_section, results_section
-from dsui.report.page import page, write_figures, write_page
+from dsui.report.page import page, valid, write_figures, write_page
 from dsui.report.run_data import RunData, collect_run_data
 from dsui.report.run_section import _classes, run_section
 from dsui.report.section import Section
@@ -687,3 +687,8 @@ def test_a_page_without_its_packages_is_one_sentence(
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(DsuiError, match=r"^figures and reports need jinja2; run pip install jinja2\.$"):
         make()
+
+
+def test_a_page_holds_no_character_that_html_or_svg_forbids() -> None:
+    assert valid("\x1b[31m caf\udce9 \x00\x9b\ufffe 名\n\t") == "�[31m caf� ��� 名\n\t"
+    assert "\x1b" not in page("\x1b", "caf\udce9", [])

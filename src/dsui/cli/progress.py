@@ -15,11 +15,6 @@ from rich.progress import (
 )
 
 
-def stderr_console(quiet: bool) -> Console:
-    """Progress and notes go to stderr, so that stdout holds nothing but results."""
-    return Console(stderr=True, quiet=quiet, highlight=False)
-
-
 def format_duration(seconds: float) -> str:
     """A duration in seconds, minutes or hours."""
     if seconds < 90:
@@ -28,7 +23,7 @@ def format_duration(seconds: float) -> str:
 
 
 def print_note(console: Console, sentence: str) -> None:
-    console.print(f"Note: {sentence}", soft_wrap=True, markup=False)
+    console.print(f"Note: {sentence}", soft_wrap=True)
 
 
 class ProgressBars:

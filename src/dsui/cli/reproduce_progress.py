@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dsui.cli.progress import print_note, stderr_console
+from dsui.cli.progress import print_note
+from dsui.cli.terminal import stderr_console
 from dsui.experiments.cell_run import RunContext
 from dsui.experiments.grid import Cell
 from dsui.experiments.study import Job, Study

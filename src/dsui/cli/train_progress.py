@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dsui.cli.progress import format_duration, stderr_console
+from dsui.cli.progress import format_duration
+from dsui.cli.terminal import stderr_console
 from dsui.errors import DsuiError
 from dsui.training.loop import IMAGES_PER_SECOND, Reporter
 
