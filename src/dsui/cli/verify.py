@@ -90,9 +90,8 @@ def _verify_faults(device: str, as_json: bool, quiet: bool) -> None:
         print_json({"held": not broken, "checks": [asdict(finding) for finding in findings]})
     elif not quiet:
         for finding in findings:
-            print_line(
-                f"held      {finding.promise}" if finding.held else f"NOT HELD  {finding.promise}: {finding.happened}"
-            )
+            kept, broken_by = f"held      {finding.promise}", f"NOT HELD  {finding.promise}: {finding.happened}"
+            print_line(kept if finding.held else broken_by)
     if broken:
         names = "; ".join(finding.promise for finding in broken)
         raise DsuiError(

@@ -1,8 +1,8 @@
 """Does what dsui promises about accidents and forged files hold on this machine? A few faults are caused and watched.
 
-A small network is trained on embedded digits, here and in a process of its own that is killed. Then copies of the run are
-damaged. Everything lies in a temporary folder. This is a small part of the test suite, for a machine with other disks,
-packages and processors than the tests saw.
+A small network is trained on embedded digits, here and in a process of its own that is killed. Then copies of the run
+are damaged. Everything lies in a temporary folder. This is a small part of the test suite, for a machine with other
+disks, packages and processors than the tests saw.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ class Place:
 
 
 class Code:
-    """An object whose pickle creates a file when it is read without restrictions."""
+    """An object whose pickle makes a folder when it is read without restrictions."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker
 
     def __reduce__(self) -> tuple[object, ...]:
-        return open, (str(self.marker), "w")
+        return os.mkdir, (str(self.marker),)
 
 
 def find(progress: Progress = silent) -> list[Finding]:
@@ -214,17 +214,21 @@ def locked_run(place: Place) -> None:
 def forged_state(place: Place) -> None:
     run = place.copy()
     torch.save({"schema": SCHEMA, "state": place.code()}, run / STATE)
-    with _refused("a checkpoint with code was loaded"):
-        load_state(run / STATE, CPU)
-    _no_code_ran(place)
+    try:
+        with _refused("a checkpoint with code was loaded"):
+            load_state(run / STATE, CPU)
+    finally:
+        _no_code_ran(place)
 
 
 def forged_images(place: Place) -> None:
     path = place.folder / "data_batch_1"
     path.write_bytes(pickle.dumps({b"data": place.code()}))
-    with _refused("a CIFAR file with code was read"):
-        unpickle(path)
-    _no_code_ran(place)
+    try:
+        with _refused("a CIFAR file with code was read"):
+            unpickle(path)
+    finally:
+        _no_code_ran(place)
 
 
 PROMISES: dict[str, Callable[[Place], None]] = {
@@ -280,5 +284,5 @@ def _refused(otherwise: str) -> Iterator[None]:
 
 def _no_code_ran(place: Place) -> None:
     if place.marker.exists():
-        place.marker.unlink()
+        place.marker.rmdir()
         raise NotHeldError("its code ran")
