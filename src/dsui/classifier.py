@@ -214,3 +214,5 @@ class _Lines:
         if self.verbose:
             figures = ", ".join(f"{name} {row[name]:.4g}" for name in ("loss", "accuracy", "seconds"))
             print(f"epoch {row['epoch']}: {figures}", file=sys.stderr)
+
+    def stopping(self) -> None: ...

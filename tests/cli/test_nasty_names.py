@@ -9,6 +9,7 @@ import math
 import os
 import re
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -47,8 +48,10 @@ class Nasty:
 
 
 @pytest.fixture(scope="module")
-def nasty(tmp_path_factory: pytest.TempPathFactory) -> Nasty:
-    return Nasty(tmp_path_factory.mktemp("nasty"))
+def nasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nasty]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dsui.evaluation.sources.NOISE_IMAGES", 64)  # saves time
+        yield Nasty(tmp_path_factory.mktemp("nasty"))
 
 
 def check(result: Result) -> Result:

@@ -14,6 +14,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+STOPPING = "finishing this step and saving the run; a second Ctrl-C stops at once."
+
 
 def format_duration(seconds: float) -> str:
     """A duration in seconds, minutes or hours."""

@@ -59,6 +59,10 @@ class Reporter(Protocol):
         """Called after each epoch with what was logged."""
         ...
 
+    def stopping(self) -> None:
+        """Called at once when the user asks to stop; the present step is still done, and the run saved."""
+        ...
+
 
 class SilentReporter:
     """Shows nothing."""
@@ -66,6 +70,8 @@ class SilentReporter:
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
 
     def epoch(self, row: dict[str, object]) -> None: ...
+
+    def stopping(self) -> None: ...
 
 
 def fit(
@@ -116,7 +122,7 @@ def fit(
                     _check_readable(held_out)
                     check_room(out, 2 * STATE_COPIES * sum(t.nbytes for t in trainer.method.state_dict().values()))
                 on_error.pop_all()
-            interruption = closing.enter_context(Interruption())
+            interruption = closing.enter_context(Interruption(reporter.stopping))
             pacer = Pacer(time.monotonic(), checkpoint_seconds)
             _Loop(trainer, folder, out, reporter, interruption, pacer, held_out).run(resume)
         except torch.cuda.OutOfMemoryError as error:
