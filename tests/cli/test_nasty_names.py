@@ -18,6 +18,7 @@ import pytest
 from PIL import Image
 from typer.testing import Result
 
+from dsui.errors import RunError
 from dsui.report import run_section
 from tests.support.command_line import dsui, exit_status
 
@@ -77,6 +78,14 @@ def test_tables_name_the_data(nasty: Nasty) -> None:
 def test_error_sentences_name_the_run_on_one_line(nasty: Nasty, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_status("evaluate", nasty.run / "a\nb\x1b]0;title\x07\udce9") == 1
     assert "mk[/b]�[31m/a b�]0;title��" in capsys.readouterr().err
+
+
+def test_a_run_whose_weights_could_not_be_read_again_is_refused_before_training(nasty: Nasty) -> None:
+    out = nasty.folder / "o\udce9"
+    words = ("train", "--data", "digits", "--backbone", "small", "--recipe", "demo", "--method", "msp", "--out", out)
+    with pytest.raises(RunError, match="is no text in UTF-8"):
+        raise dsui(*words).exception or AssertionError
+    assert not out.exists()
 
 
 def test_predictions_hold_the_exact_names_and_no_formula(nasty: Nasty, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,14 @@ from typing import IO, Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from typer.testing import CliRunner, Result
 
 from dsui.cli import app, main
 from dsui.errors import DsuiError
+from dsui.evaluation.cache import OutputCache, StoredOutputs
 from dsui.evaluation.results import ResultRow
+from dsui.evaluation.sources import ImageSource
 from dsui.experiments import faults, verification
 from dsui.experiments.faults import Finding
 from tests.support.command_line import exit_status
@@ -214,6 +217,21 @@ def test_a_missing_safeguard_is_found(monkeypatch: pytest.MonkeyPatch, place: fa
         monkeypatch.setattr(faults, name, instead)
     with pytest.raises(faults.NotHeldError):
         faults.PROMISES[promise](place)
+
+
+def test_outputs_that_are_taken_as_they_were_left_are_found(
+    monkeypatch: pytest.MonkeyPatch, place: faults.Place
+) -> None:
+    kept: list[StoredOutputs] = []
+    get = OutputCache.get
+
+    def first_answer(cache: OutputCache, source: ImageSource) -> StoredOutputs:
+        kept.append(kept[0] if kept else get(cache, source))
+        return kept[0]
+
+    monkeypatch.setattr(OutputCache, "get", first_answer)
+    with pytest.raises(SafetensorError):
+        faults.half_written_outputs(place)
 
 
 def test_other_bits_after_a_kill_are_found(monkeypatch: pytest.MonkeyPatch, place: faults.Place) -> None:
