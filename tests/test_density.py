@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch import distributions as dist
 
-from dsui.density import LN_2PI, Precision, gaussian_log_prob, mixture_log_prob, product
+from dsui.density import LN_2PI, Precision, gaussian_log_prob, mixture_log_prob
+from dsui.matrix_product import product
 
 WIDTHS = (2, 16, 64, 512, 2048)
 

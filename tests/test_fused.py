@@ -84,5 +84,6 @@ def test_a_compiled_head_is_cut_only_at_its_products() -> None:
     torch._dynamo.reset()
     breaks: dict[str, int] = torch._dynamo.utils.counters["graph_break"]
     breaks.clear()
-    assert torch.compile(value, backend="eager")(head).item() == value(head).item()
+    # the compiler gets the sums in other operations, which round differently
+    assert torch.compile(value, backend="eager")(head).item() == pytest.approx(value(head).item(), rel=1e-6)
     assert len(breaks) == 2, breaks  # gaussian_log_prob and product; one more where the compiler met itself

@@ -15,8 +15,8 @@ from tests.support.fences import ROOT
 
 ROOMS = """
 errors excerpt regular_file plain_yaml plain_json schema
-spelling lazy_registry checks progress host_memory device
-fused density em projection head released objectives
+spelling lazy_registry differentiation checks progress host_memory device spreadsheet
+fused matrix_product density divergence em projection head released objectives
 outputs score_table scores recipe
 backbones
 methods

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+from dsui.differentiation import by_pytorch
 from dsui.errors import DsuiError
 from dsui.excerpt import excerpt
 
@@ -41,13 +42,14 @@ def check_features(x: Tensor, width: int, training: bool) -> None:
     """Raise unless x is a finite floating-point [B, width] tensor.
 
     Finiteness is not checked while training on a GPU, where reading the result would stall the device and break the
-    capture of CUDA graphs; there the training loop watches the loss.
+    capture of CUDA graphs; there the training loop watches the loss. In `torch.func` values
+    are unknown.
     """
     if x.ndim != 2 or x.shape[1] != width:
         raise ValueError(f"features have shape {list(x.shape)}; this head takes [batch, {width}].")
     if not x.is_floating_point():
         raise ValueError(f"features are {x.dtype}; convert them to a floating-point type.")
-    if torch.compiler.is_compiling() or (x.is_cuda and (training or torch.cuda.is_current_stream_capturing())):
+    if by_pytorch() or (x.is_cuda and (training or torch.cuda.is_current_stream_capturing())):
         return
     if not bool(x.isfinite().all()):
         bad = int((~x.isfinite()).any(1).sum())

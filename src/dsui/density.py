@@ -18,27 +18,28 @@ Squaring out the distance costs digits. Measured against float64, with denominat
   within a deviation of 1e-2 of such a mean, where ln N is near 0, was measured to lose 1.3e-6.
 
 Products are true float32 or float64 whatever the autocast state and the global TF32 setting.
+
+Every function can be differentiated any number of times (`create_graph=True`) and by `torch.func`. First derivatives
+are written out below; when they are recorded, they are computed from the inputs again, in the same formulas.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from dsui.differentiation import by_pytorch, records
 from dsui.fused import fused, uncompiled
+from dsui.matrix_product import multiply, product, true_precision
 
 Precision = Literal["fast", "exact"]
 LN_2PI = math.log(2 * math.pi)
 NARROW = 32
 
 
-@uncompiled
 def gaussian_log_prob(
     features: Tensor,
     means: Tensor,
@@ -53,6 +54,19 @@ def gaussian_log_prob(
     Below `min_log_variance` a log-variance counts as that minimum, and its gradient is that of
     projected descent: it may raise the variance, never lower it further.
     """
+    compiled = torch.compiler.is_compiling()
+    return _gaussian_log_prob(features, means, log_variances, precision, min_log_variance, compiled)
+
+
+@uncompiled
+def _gaussian_log_prob(
+    features: Tensor,
+    means: Tensor,
+    log_variances: Tensor,
+    precision: Precision,
+    min_log_variance: float,
+    compiled: bool,
+) -> Tensor:
     size = means.shape[-1]
     result = torch.promote_types(torch.promote_types(features.dtype, means.dtype), torch.float32)
     if precision == "exact":
@@ -62,9 +76,11 @@ def gaussian_log_prob(
     if precision == "exact":
         origin = mu.detach().mean(0)
         z, mu = z - origin, mu - origin
-    log_prob: Tensor = _GaussianLogProb.apply(  # type: ignore[no-untyped-call]
-        z, mu, v, min_log_variance
-    )
+    if by_pytorch():
+        natural, constant = natural_parameters(mu, _Floor.apply(v, min_log_variance), -math.inf)  # type: ignore[no-untyped-call]
+        log_prob = constant + product(_statistics(z), natural)
+    else:
+        log_prob = _GaussianLogProb.apply(z, mu, v, min_log_variance, compiled)  # type: ignore[no-untyped-call]
     return log_prob.to(result).view(features.shape[0], *means.shape[:-1])
 
 
@@ -74,9 +90,12 @@ def mixture_log_prob(component_log_prob: Tensor, log_weights: Tensor, temperatur
     Without a temperature this is the log-density of a mixture. With tau > 1 it is a score, not a normalised
     density: components are flattened before they are summed, weights are not.
     """
+    if by_pytorch() or (temperature is not None and temperature.requires_grad):
+        tempered = component_log_prob if temperature is None else component_log_prob / temperature
+        return torch.logsumexp(log_weights + tempered, -1)
     result: Tensor = _MixtureLogProb.apply(  # type: ignore[no-untyped-call]
         component_log_prob, log_weights, temperature
-    )
+    )[0]
     return result
 
 
@@ -84,33 +103,6 @@ def mixture_log_prob(component_log_prob: Tensor, log_weights: Tensor, temperatur
 def mixture_mean(means: Tensor, weights: Tensor) -> Tensor:
     """sum_j eta_ij mu_ij: [C, K, M], [C, K] -> [C, M]."""
     return (weights[..., None] * means).sum(1)
-
-
-def divergence_from_standard_normal(means: Tensor, log_variances: Tensor) -> Tensor:
-    """KL[N(a, diag b) || N(0, I)] = 1/2 sum_m (b + a^2 - ln b - 1): [..., M] -> [...]."""
-    result: Tensor = _Divergence.apply(means, log_variances)  # type: ignore[no-untyped-call]
-    return result
-
-
-def mixture_divergence(
-    means: Tensor, log_variances: Tensor, log_mixing: Tensor, class_weights: Tensor, through_mixing: bool
-) -> Tensor:
-    """sum_i w_i sum_j eta_ij { ln(K eta_ij) + KL[N(a_ij, diag b_ij) || N(0, I)] }, a scalar.
-
-    means and log_variances [C, K, M], log_mixing [C, K] a ln softmax, class_weights [C] without gradient.
-    Only with `through_mixing` does the eta before the Kullback-Leibler divergence have a gradient.
-    """
-    result: Tensor = _MixtureDivergence.apply(  # type: ignore[no-untyped-call]
-        means, log_variances, log_mixing, class_weights, through_mixing
-    )
-    return result
-
-
-@uncompiled
-def product(left: Tensor, right: Tensor) -> Tensor:
-    """left @ right.T in the operands' own precision, forward and backward: [B, M], [N, M] -> [B, N]."""
-    result: Tensor = _Product.apply(left, right)  # type: ignore[no-untyped-call]
-    return result
 
 
 @fused
@@ -123,151 +115,96 @@ def natural_parameters(means: Tensor, log_variances: Tensor, min_log_variance: f
     return torch.cat([inverse.mul(-0.5), linear], -1), constant
 
 
-@contextmanager
-def true_precision(device: torch.device) -> Iterator[None]:
-    """Run matrix products in the type of their operands: no autocast, no TF32, no bfloat16 emulation.
-
-    PyTorch keeps the setting in two interfaces at once (one older, one per backend) and refuses products
-    where they disagree, so both are set and both are restored.
-    """
-    cuda, cpu = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    per_backend = cuda.fp32_precision, cpu.fp32_precision
-    try:
-        legacy = torch.get_float32_matmul_precision()
-    except RuntimeError:  # the two interfaces already disagree; the older one cannot be read or restored
-        legacy = None
-    try:
-        if legacy is None:
-            cuda.fp32_precision = cpu.fp32_precision = "ieee"
-        else:
-            torch.set_float32_matmul_precision("highest")
-        with torch.autocast(device.type, enabled=False):
-            yield
-    finally:
-        if legacy is not None:
-            torch.set_float32_matmul_precision(legacy)
-        cuda.fp32_precision, cpu.fp32_precision = per_backend
-
-
-class _Product(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, left: Tensor, right: Tensor) -> Tensor:
-        ctx.save_for_backward(left, right)
-        with true_precision(left.device):
-            return left @ right.T
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        left, right = ctx.saved_tensors
-        with true_precision(grad.device):
-            return (
-                grad @ right if ctx.needs_input_grad[0] else None,
-                grad.T @ left if ctx.needs_input_grad[1] else None,
-            )
-
-
 class _MixtureLogProb(torch.autograd.Function):
     """logsumexp_j x_j = max_j x_j - ln max_j softmax_j(x), whose gradient is softmax(x).
 
     It is written out to save operations: at ten classes each of them costs as much as the arithmetic in it.
+    The softmax is a second output, so that it can be differentiated: d x_j = s_j (h_j - sum_k s_k h_k) for h = d s.
     """
 
     @staticmethod
-    def forward(ctx: Any, components: Tensor, log_weights: Tensor, temperature: Tensor | None) -> Tensor:
+    def forward(ctx: Any, components: Tensor, log_weights: Tensor, temperature: Tensor | None) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
         joint = log_weights + components if temperature is None else torch.addcdiv(log_weights, components, temperature)
         shares, largest = joint.softmax(-1), joint.amax(-1)
         ctx.save_for_backward(shares, temperature)
-        return torch.fmax(largest, largest - shares.amax(-1).log())  # where all are impossible, shares are nan
+        log_sum = torch.fmax(largest, largest - shares.amax(-1).log())  # where all are impossible, shares are nan
+        return log_sum, shares
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, grad: Tensor | None, d_shares: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
         shares, temperature = ctx.saved_tensors
-        d_joint = shares * grad[..., None]
+        if grad is None and d_shares is None:
+            return None, None, None
+        slope = 0.0 if grad is None else grad[..., None]
+        if d_shares is not None:  # only of a second derivative
+            slope = slope + d_shares - (shares * d_shares).sum(-1, keepdim=True)
+        d_joint = shares * slope
         d_weights = d_joint.sum(0) if ctx.needs_input_grad[1] else None
         return d_joint if temperature is None else d_joint / temperature, d_weights, None
-
-
-class _Divergence(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, means: Tensor, log_variances: Tensor) -> Tensor:
-        ctx.save_for_backward(means, log_variances)
-        return _twice_the_divergence(means, log_variances).mul_(0.5)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """d a = a,  d ln b = (b - 1) / 2."""
-        means, log_variances = ctx.saved_tensors
-        return _divergence_gradients(means, log_variances, grad[..., None])
-
-
-class _MixtureDivergence(torch.autograd.Function):
-    """With c = w eta and D the Gaussians' divergences: d a = c a, d ln b = c (b - 1) / 2, d ln eta = c (ln eta [+ D]).
-
-    The last holds up to a multiple of eta in each class, which the gradient of ln softmax drops.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        means: Tensor,
-        log_variances: Tensor,
-        log_mixing: Tensor,
-        class_weights: Tensor,
-        through_mixing: bool,
-    ) -> Tensor:
-        weights = log_mixing.exp().mul_(class_weights[:, None])
-        log_ratios = log_mixing + math.log(log_mixing.shape[1])
-        both = torch.add(log_ratios, _twice_the_divergence(means, log_variances), alpha=0.5)
-        ctx.save_for_backward(means, log_variances, weights, both if through_mixing else log_mixing)
-        return (weights * both).sum()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        means, log_variances, weights, slope = ctx.saved_tensors
-        d_both = grad * weights
-        return *_divergence_gradients(means, log_variances, d_both[..., None]), d_both * slope, None, None
-
-
-@fused
-def _twice_the_divergence(means: Tensor, log_variances: Tensor) -> Tensor:
-    return torch.addcmul(log_variances.expm1(), means, means).sub(log_variances).sum(-1)
-
-
-@fused
-def _divergence_gradients(means: Tensor, log_variances: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    return grad * means, 0.5 * grad * log_variances.expm1()
 
 
 class _GaussianLogProb(torch.autograd.Function):
     """[B, M], [N, M], [N, M] -> [B, N], keeping no tensor larger than its inputs and output for the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, means: Tensor, log_variances: Tensor, min_log_variance: float) -> Tensor:
+    def forward(
+        ctx: Any, features: Tensor, means: Tensor, log_variances: Tensor, min_log_variance: float, compiled: bool
+    ) -> Tensor:
         natural, constant = natural_parameters(means, log_variances, min_log_variance)
-        statistics = torch.cat([features.square(), features], 1)
-        ctx.save_for_backward(statistics, means, log_variances, natural)
-        ctx.min_log_variance = min_log_variance
+        statistics = _statistics(features)
+        ctx.save_for_backward(features, means, log_variances, statistics, natural)
+        ctx.min_log_variance, ctx.compiled = min_log_variance, compiled
         with true_precision(features.device):
             return torch.addmm(constant, statistics, natural.T)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-        statistics, means, log_variances, natural = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
+        features, means, log_variances, statistics, natural = ctx.saved_tensors
+        if records(ctx.compiled):
+            statistics = _statistics(features)
+            natural, _ = natural_parameters(means, log_variances, ctx.min_log_variance)
         d_features = d_means = d_log_variances = None
         with true_precision(grad.device):
             if ctx.needs_input_grad[0]:
-                d_square, d_linear = (grad @ natural).chunk(2, 1)
-                d_features = torch.addcmul(d_linear, statistics.chunk(2, 1)[1], d_square, value=2)
+                d_square, d_linear = multiply(grad, natural).chunk(2, 1)
+                d_features = torch.addcmul(d_linear, features, d_square, value=2)
             if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
+                d_natural, d_constant = multiply(grad.T, statistics), grad.sum(0)[:, None]
                 d_means, d_log_variances = _parameter_gradients(
-                    means, log_variances, natural, grad.T @ statistics, grad.sum(0)[:, None], ctx.min_log_variance
+                    means, log_variances, natural, d_natural, d_constant, ctx.min_log_variance
                 )
-        return d_features, d_means, d_log_variances, None
+        return d_features, d_means, d_log_variances, None, None
+
+
+class _Floor(torch.autograd.Function):
+    """max(v, floor), whose gradient below the floor may raise v and never lower it; forward mode gives that of max."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(log_variances: Tensor, floor: float) -> Tensor:
+        return log_variances.clamp(min=floor)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        del output
+        floored = inputs[0] < inputs[1]
+        ctx.save_for_backward(floored)
+        ctx.save_for_forward(floored)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return torch.where(ctx.saved_tensors[0], grad.clamp(max=0.0), grad), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        return tangent.masked_fill(ctx.saved_tensors[0], 0.0)
+
+
+def _statistics(features: Tensor) -> Tensor:
+    """(z^2, z) side by side: [B, M] -> [B, 2M]."""
+    return torch.cat([features.square(), features], 1)
 
 
 @fused

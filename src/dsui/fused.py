@@ -17,6 +17,8 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
+from dsui.differentiation import by_pytorch
+
 WORTH_COMPILING = 2**22
 """Elements; below this, launching the separate operations costs less than the compiled function's own checks."""
 
@@ -33,7 +35,8 @@ def fused(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     @wraps(function)
     def choose(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         first = args[0]
-        if not (isinstance(first, Tensor) and first.is_cuda and first.numel() >= WORTH_COMPILING and has_triton()):
+        large = isinstance(first, Tensor) and first.is_cuda and first.numel() >= WORTH_COMPILING
+        if not (large and has_triton()) or by_pytorch():
             return function(*args, **kwargs)
         if not compiled:
             compiled.append(torch.compile(function, dynamic=True))

@@ -30,13 +30,12 @@ from dsui import em
 from dsui.checks import check_at_least, check_choice, check_features, check_labels, check_positive
 from dsui.density import (
     Precision,
-    divergence_from_standard_normal,
     gaussian_log_prob,
-    mixture_divergence,
     mixture_log_prob,
     mixture_mean,
-    product,
 )
+from dsui.divergence import divergence_from_standard_normal, mixture_divergence
+from dsui.matrix_product import product
 from dsui.projection import SphereProjection
 
 Regularizer = Literal["reg", "reg-paper", "kl"]

@@ -234,7 +234,7 @@ def test_nothing_to_predict_is_told_and_leaves_no_file(dsui: Predict, place: Pla
 
 
 def test_what_is_no_number_is_null_in_json() -> None:
-    text = _to_json([PredictionRow("a.png", "0", math.nan, math.inf, None, None, None)]).decode()
+    text = _to_json([PredictionRow("a.png", "0", math.nan, math.inf, None, None, None)])
     assert json.loads(text, parse_constant=pytest.fail)["probability"] is None
 
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from typer.testing import CliRunner, Result
 
 from dsui.cli import app, main
 from dsui.errors import DsuiError
+from dsui.evaluation.cache import ImageSource, OutputCache, StoredOutputs
 from dsui.evaluation.results import ResultRow
-from dsui.experiments import verification
+from dsui.experiments import faults, verification
+from dsui.experiments.faults import Finding
+from tests.support.command_line import exit_status
 
 
 def dsui(*arguments: str) -> Result:
@@ -117,3 +125,120 @@ def test_json_holds_the_verdict_also_where_it_is_bad(
 
 def test_help_ends_with_an_example() -> None:
     assert "Example: dsui verify" in dsui("--help").stdout
+
+
+@pytest.fixture(scope="module")
+def findings() -> Result:
+    """All faults, caused once."""
+    return dsui("--faults", "--json")
+
+
+def by_promise(findings: Result) -> dict[str, dict[str, Any]]:
+    return {check["promise"]: check for check in json.loads(findings.stdout)["checks"]}
+
+
+def test_the_answer_says_which_promises_held(findings: Result) -> None:
+    found = by_promise(findings)
+    assert list(found) == list(faults.PROMISES)
+    held = all(check["held"] for check in found.values())
+    assert (json.loads(findings.stdout)["held"], findings.exit_code) == (held, 0 if held else 1)
+    assert all(check["held"] == (check["happened"] == "") for check in found.values())
+
+
+NOT_YET = "weights with a wrong byte are refused"
+"""The weights have no checksum yet."""
+
+
+@pytest.mark.parametrize("promise", [promise for promise in faults.PROMISES if promise != NOT_YET])
+def test_the_promise_holds_here(findings: Result, promise: str) -> None:
+    check = by_promise(findings)[promise]
+    assert check["held"], check["happened"]
+
+
+def test_faults_are_lines_and_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = [Finding("code is not run", True)]
+    monkeypatch.setattr(faults, "find", lambda *_: found)
+    assert exit_status("verify", "--faults") == 0
+    assert capsys.readouterr().out == "held      code is not run\nverified: all 1 promises held.\n"
+    found.append(Finding("locks lock", False, "it was open"))
+    assert exit_status("verify", "--faults") == 1
+    printed = capsys.readouterr()
+    assert "NOT HELD  locks lock: it was open" in printed.out
+    assert "1 of 2 promises did not hold here (locks lock)" in printed.err
+    assert exit_status("verify", "--faults", "--device", "cuda") == 2
+
+
+class Unlocked:
+    """A run folder without a lock."""
+
+    @staticmethod
+    def resume(*_: object) -> ExitStack:
+        return ExitStack()
+
+
+def append(path: Path, lines: bytes) -> None:
+    with path.open("ab") as stream:
+        stream.write(lines)
+
+
+def overwrite(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    with path.open("wb") as stream:
+        write(stream)
+
+
+def nothing(*_: object) -> None:
+    """Accepts whatever it is given."""
+
+
+SAFEGUARDS: dict[str, dict[str, object]] = {
+    "weights that were cut off are refused": {"run_facts": nothing, "load_model": nothing},
+    NOT_YET: {"load_model": nothing},
+    "a checkpoint with a wrong byte is refused": {"load_state": nothing},
+    "a torn line of the log costs no other line": {"append_lines": append},
+    "a write that fails half-way leaves the former file": {"write_atomic": overwrite},
+    "a run in use by another process is refused": {"RunFolder": Unlocked},
+    "code in a checkpoint is not run": {"load_state": lambda path, _: torch.load(path, weights_only=False)},
+    "code in a CIFAR file is not run": {"unpickle": lambda path: pickle.loads(path.read_bytes())},  # noqa: S301
+}
+"""By promise, what keeps it and what takes its place."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> faults.Place:
+    place = faults.Place(tmp_path_factory.mktemp("faults"))
+    faults.train(place.whole)
+    return place
+
+
+@pytest.mark.parametrize("promise", SAFEGUARDS)
+def test_a_missing_safeguard_is_found(monkeypatch: pytest.MonkeyPatch, place: faults.Place, promise: str) -> None:
+    for name, instead in SAFEGUARDS[promise].items():
+        monkeypatch.setattr(faults, name, instead)
+    with pytest.raises(faults.NotHeldError):
+        faults.PROMISES[promise](place)
+
+
+def test_outputs_that_are_taken_as_they_were_left_are_found(
+    monkeypatch: pytest.MonkeyPatch, place: faults.Place
+) -> None:
+    kept: list[StoredOutputs] = []
+    get = OutputCache.get
+
+    def first_answer(cache: OutputCache, source: ImageSource) -> StoredOutputs:
+        kept.append(kept[0] if kept else get(cache, source))
+        return kept[0]
+
+    monkeypatch.setattr(OutputCache, "get", first_answer)
+    with pytest.raises(SafetensorError):
+        faults.half_written_outputs(place)
+
+
+def test_other_bits_after_a_kill_are_found(monkeypatch: pytest.MonkeyPatch, place: faults.Place) -> None:
+    """As if the resumed training had begun anew from other weights."""
+    other = iter([{"w": torch.zeros(1)}, {"w": torch.ones(1)}])
+    monkeypatch.setattr(faults, "load_weights", lambda _: (next(other), {}))
+    monkeypatch.setattr(faults, "train", lambda *_, **__: None)
+    monkeypatch.setattr(faults, "_wait", lambda _: None)
+    monkeypatch.setattr(faults, "TRAIN", "import sys; sys.stdin.read()")
+    with pytest.raises(faults.NotHeldError, match="1 of 1 tensors differ"):
+        faults.killed_training(place)

@@ -36,7 +36,7 @@ from dsui.report.confusion import NEVER
 from dsui.report.figures import embedding
 from dsui.report.html_table import to_html
 from dsui.report.overview import comparison_section, results_section
-from dsui.report.page import page, write_figures, write_page
+from dsui.report.page import page, valid, write_figures, write_page
 from dsui.report.run_data import RunData, collect_run_data
 from dsui.report.run_section import _classes, run_section
 from dsui.report.section import Section
@@ -670,8 +670,8 @@ def test_figures_are_written_beside_the_page(built: list[Section], tmp_path: Pat
 
 
 def test_a_class_whose_name_is_no_unicode_does_not_cost_the_page(tmp_path: Path) -> None:
-    write_page(tmp_path / "page.html", "<p>b\udcff</p>")
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == "<p>b\\udcff</p>"
+    write_page(tmp_path / "page.html", page("b\udcff", "", []))
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<title>b�</title>") == 1
 
 
 def test_every_figure_of_a_page_has_a_file_name_of_its_own(built: list[Section]) -> None:
@@ -687,3 +687,8 @@ def test_a_page_without_its_packages_is_one_sentence(
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(DsuiError, match=r"^figures and reports need jinja2; run pip install jinja2\.$"):
         make()
+
+
+def test_a_page_holds_no_character_that_html_or_svg_forbids() -> None:
+    assert valid("\x1b[31m caf\udce9 \x00\x9b\ufffe 名\n\t") == "�[31m caf� ��� 名\n\t"
+    assert "\x1b" not in page("\x1b", "caf\udce9", [])

@@ -83,6 +83,12 @@ def work(rank: int, folder: str) -> None:
     synchronise(norm)
     norm(shifted(rank))
     found["shifted"] = norm.running_var
+    try:
+        x = shifted(rank).requires_grad_()
+        (slope,) = torch.autograd.grad(norm(x).square().sum(), x, create_graph=True)
+        slope.square().sum().backward()
+    except ValueError as error:
+        found["second derivative"] = str(error)
     torch.save(found, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 
@@ -112,6 +118,11 @@ def test_two_processes_compute_what_one_computes_with_the_whole_batch(
     for name, value in whole["statistics"].items():
         for part in parts:
             assert_same(part["statistics"][name], value)
+
+
+def test_second_derivatives_through_shared_statistics_are_refused(processes: list[dict[str, Any]]) -> None:
+    for process in processes:
+        assert process["second derivative"].startswith("second derivatives through batch norms that several processes")
 
 
 def test_frozen_statistics_stay_in_synchronised_norms(processes: list[dict[str, Any]]) -> None:

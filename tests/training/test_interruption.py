@@ -31,6 +31,15 @@ def test_the_first_signal_is_a_wish_and_the_second_acts_as_usual() -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
 
+def test_an_answer_that_nobody_can_hear_does_not_hinder_the_end() -> None:
+    def closed() -> None:
+        raise OSError(5, "Input/output error")
+
+    with Interruption(closed) as interruption:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert interruption.requested
+
+
 def test_a_signal_that_the_process_was_told_to_ignore_is_ignored() -> None:
     former = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

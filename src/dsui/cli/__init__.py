@@ -21,6 +21,7 @@ from dsui.cli.info import info
 from dsui.cli.predict import predict
 from dsui.cli.report import report
 from dsui.cli.reproduce import reproduce
+from dsui.cli.terminal import adapt_streams, print_line
 from dsui.cli.threshold import threshold
 from dsui.cli.train import train
 from dsui.cli.verify import verify
@@ -48,7 +49,7 @@ app.command()(info)
 
 def _print_version(requested: bool) -> None:
     if requested:
-        typer.echo(f"dsui {__version__}")
+        print_line(f"dsui {__version__}")
         raise typer.Exit
 
 
@@ -72,5 +73,6 @@ def _clean_up_when_terminated() -> None:
 def main() -> None:
     """Run a command. Exit status 2 means wrong usage, 1 any other error, 130 Ctrl-C; each comes with a sentence."""
     _clean_up_when_terminated()
+    adapt_streams()
     with exit_with_a_sentence():
         app()

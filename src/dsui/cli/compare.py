@@ -120,7 +120,8 @@ def compare(
 
 def _read_rows(runs: list[Path], results: Path | None, quiet: bool) -> list[ResultRow]:
     """All usable rows; notes on stderr say what was left out and why."""
-    from dsui.cli.progress import print_note, stderr_console
+    from dsui.cli.progress import print_note
+    from dsui.cli.terminal import stderr_console
     from dsui.evaluation.results import read
     from dsui.report.comparison_lines import with_prediction_stream
 

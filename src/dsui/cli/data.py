@@ -13,6 +13,7 @@ from dsui.cli.arguments import Json, Quiet, Root, SkipBad, check_dataset
 from dsui.cli.errors import CommandGroup, UsageError
 from dsui.cli.names import completion
 from dsui.cli.output import print_json
+from dsui.cli.terminal import print_line, stdout_console
 from dsui.data.registry import FOLDER
 from dsui.errors import DataError
 
@@ -34,7 +35,6 @@ def list_sets(root: Root = None, as_json: Json = False, quiet: Quiet = False) ->
     Example: dsui data list --root data
     """
     del quiet  # this command prints nothing but its result
-    from rich.console import Console
 
     from dsui.cli.data_output import datasets_table
     from dsui.data.registry import DATASETS, default_root
@@ -43,7 +43,7 @@ def list_sets(root: Root = None, as_json: Json = False, quiet: Quiet = False) ->
     if as_json:
         print_json([_info_json(entry, root) for entry in DATASETS.values()])
     else:
-        Console().print(datasets_table(root))
+        stdout_console().print(datasets_table(root))
 
 
 @data_app.command()
@@ -67,7 +67,8 @@ def get(
     check_dataset(name)
     from rich.progress import DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    from dsui.cli.progress import ProgressBars, stderr_console
+    from dsui.cli.progress import ProgressBars
+    from dsui.cli.terminal import stderr_console
     from dsui.data import download
     from dsui.data.registry import dataset_info, default_root
 
@@ -114,7 +115,8 @@ def check(
 
 
 def _run_check(name: str, root: Path | None, skip_bad: bool, quiet: bool) -> Report:
-    from dsui.cli.progress import ProgressBars, stderr_console
+    from dsui.cli.progress import ProgressBars
+    from dsui.cli.terminal import stderr_console
     from dsui.data import check as checking
 
     with ProgressBars(stderr_console(quiet)) as bars:
@@ -130,9 +132,9 @@ def _finish(report: Report, document: dict[str, object] | None, quiet: bool) -> 
     elif not quiet:
         print_report(report)
         for bad in report.unreadable[:UNREADABLE_SHOWN]:
-            typer.echo(f"  {bad.file}: {bad.reason}")
+            print_line(f"  {bad.file}: {bad.reason}")
         if len(report.unreadable) > UNREADABLE_SHOWN:
-            typer.echo(f"  and {len(report.unreadable) - UNREADABLE_SHOWN:,} more")
+            print_line(f"  and {len(report.unreadable) - UNREADABLE_SHOWN:,} more")
     if report.unreadable:
         raise DataError(
             f"{report.name} cannot be used as it is ({'; '.join(report.problems)}); repair or remove these files, or "

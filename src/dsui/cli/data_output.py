@@ -7,10 +7,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dsui.cli.terminal import stdout_console
 from dsui.data.check import Report, SplitReport
 from dsui.data.registry import DATASETS, SPLITS
 
@@ -48,7 +48,7 @@ def print_report(report: Report) -> None:
         table.add_row(split.split, f"{split.images:,}", shape, means, _class_counts(split), Text(state))
     for name in report.absent:
         table.add_row(name, "-", "-", "-", "-", "absent")
-    console = Console()
+    console = stdout_console()
     console.print(table)
     for split in report.splits:
         if split.sizes:

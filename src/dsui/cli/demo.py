@@ -12,6 +12,7 @@ import typer
 
 from dsui.cli.arguments import Json, Quiet, parse_path
 from dsui.cli.output import print_json
+from dsui.cli.terminal import stdout_console
 from dsui.errors import Stopped
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def demo(
     # The networks are so small that a second thread only waits; a second process uses a second core.
     os.environ["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS") or "1"
     from dsui.checks import require
-    from dsui.cli.progress import stderr_console
+    from dsui.cli.terminal import stderr_console
     from dsui.experiments import demonstration_runs
 
     require("jinja2", "matplotlib", "openTSNE")
@@ -93,13 +94,12 @@ def _run(study: Study, console: Console) -> tuple[ResultsTable, Path]:
 
 
 def _print_results(table: ResultsTable, report: Path, seconds: float) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from dsui.experiments import demonstration
     from dsui.report import table_forms
 
-    console = Console(highlight=False)
+    console = stdout_console()
     console.print(table_forms.to_terminal(table, console.width, console.is_terminal))
     glossary = Table.grid(padding=(0, 2))
     for term, meaning in demonstration.glossary(table):

@@ -10,6 +10,7 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
+from dsui.cli.terminal import print_line
 from dsui.errors import DataError, DsuiError, Stopped
 from dsui.spelling import unknown_name
 
@@ -43,7 +44,7 @@ class CommandGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:
-            typer.echo(ctx.get_help(), err=True)
+            print_line(ctx.get_help(), err=True)
             ctx.exit(WRONG_USAGE)
         return super().parse_args(ctx, args)
 
@@ -92,7 +93,7 @@ def exit_with_a_sentence() -> Iterator[None]:
 
 def print_error(sentence: object) -> None:
     """Print to stderr, on one line."""
-    typer.echo(f"dsui: {' '.join(str(sentence).splitlines())}", err=True)
+    print_line(f"dsui: {' '.join(str(sentence).splitlines())}", err=True)
 
 
 def _parser_message(error: typer.BadParameter) -> str:

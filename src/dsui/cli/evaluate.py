@@ -27,6 +27,7 @@ from dsui.cli.arguments import (
 from dsui.cli.errors import UsageError
 from dsui.cli.names import completion
 from dsui.cli.output import Format, TableFormat, check_format, write_table
+from dsui.cli.terminal import print_line
 from dsui.errors import DsuiError
 from dsui.excerpt import excerpt
 from dsui.score_table import NAMES, detector_scores, is_variant
@@ -137,7 +138,8 @@ def evaluate(
             f"--format {table_format.value} holds one run and {len(runs)} are named; use --json or `dsui compare`."
         )
 
-    from dsui.cli.progress import ProgressBars, stderr_console
+    from dsui.cli.progress import ProgressBars
+    from dsui.cli.terminal import stderr_console
     from dsui.evaluation.evaluate import evaluate as evaluate_run
     from dsui.evaluation.results import append
     from dsui.evaluation.tasks import EPSILONS
@@ -172,7 +174,7 @@ def evaluate(
         hidden = len({row.score for row in rows}) - len({row.score for row in shown})
         if as_json:
             for row in rows:
-                typer.echo(row.to_json())
+                print_line(row.to_json())
         if out is not None or not (as_json or (quiet and table_format is Format.terminal)):
             write_table(run_table(shown), table_format, out)
             if hidden and on_terminal and not scores:

@@ -12,6 +12,7 @@ from pathlib import Path
 from dsui import __version__
 from dsui.cli.arguments import Json, Quiet, Root
 from dsui.cli.output import print_json
+from dsui.cli.terminal import stdout_console
 
 NEEDED = ("torch", "numpy", "scipy", "scikit-learn", "pillow", "safetensors", "pyyaml", "typer", "rich")
 OPTIONAL = ("matplotlib", "onnx", "onnxruntime", "fastapi", "tensorboard", "ray")
@@ -31,7 +32,6 @@ def info(root: Root = None, as_json: Json = False, quiet: Quiet = False) -> None
         print_json(facts)
         return
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -40,7 +40,7 @@ def info(root: Root = None, as_json: Json = False, quiet: Quiet = False) -> None
         for number, (name, value) in enumerate(entries.items()):
             table.add_row("" if number else group, name, Text("-" if value is None else value, overflow="fold"))
         table.add_section()
-    Console().print(table)
+    stdout_console().print(table)
 
 
 def collect_facts(root: Path | None = None) -> Facts:

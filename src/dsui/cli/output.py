@@ -14,6 +14,7 @@ import typer
 from dsui.cli.arguments import check_name, parse_path
 from dsui.cli.errors import UsageError
 from dsui.cli.names import completion
+from dsui.cli.terminal import print_line, stdout_console, write
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
@@ -60,14 +61,13 @@ def check_format(table_format: Format, out: Path | None, as_json: bool) -> None:
 
 def write_table(table: Table, table_format: Format, out: Path | None) -> None:
     """Print the table, or write it to `out`, whose name decides the format where --format does not."""
-    from rich.console import Console
 
     from dsui.errors import RunError
     from dsui.report import table_forms
     from dsui.runs.files import write_atomic
 
     if table_format is Format.terminal and out is None:
-        console = Console()
+        console = stdout_console()
         console.print(table_forms.to_terminal(table, console.width, console.is_terminal))
         return
     if table_format is Format.terminal and out is not None:
@@ -80,10 +80,10 @@ def write_table(table: Table, table_format: Format, out: Path | None) -> None:
     }[table_format]
     text = render(table).removesuffix("\n") + "\n"
     if out is None:
-        typer.echo(text, nl=False)
+        write(text)
     else:
         try:
-            write_atomic(out, lambda stream: stream.write(text.encode()))
+            write_atomic(out, lambda stream: stream.write(text.encode(errors="surrogateescape")))
         except RunError as error:
             why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
             raise DsuiError(f"{out} cannot be written ({why}); choose another --out.") from error
@@ -91,7 +91,7 @@ def write_table(table: Table, table_format: Format, out: Path | None) -> None:
 
 def print_json(content: object) -> None:
     """One JSON document: NaN and infinity become null, paths become text."""
-    typer.echo(json.dumps(to_json_value(content), indent=2, default=str, allow_nan=False))
+    print_line(json.dumps(to_json_value(content), indent=2, default=str, allow_nan=False))
 
 
 def to_json_value(content: object) -> object:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from dsui.cli.arguments import Device, Json, Quiet, check_positive_share, parse_path, select_device
 from dsui.cli.errors import UsageError
 from dsui.cli.output import to_json_value
+from dsui.cli.terminal import write
 from dsui.errors import DsuiError, Stopped
+from dsui.spreadsheet import to_csv
 
 if TYPE_CHECKING:
     from dsui.deploy.rows import PredictionRow
@@ -75,7 +75,8 @@ def predict(
     if coverage is not None and risk is not None:
         raise UsageError("choose --coverage or --risk, not both.")
     as_json = _writes_json(out, as_json)
-    from dsui.cli.progress import ProgressBars, print_note, stderr_console
+    from dsui.cli.progress import ProgressBars, print_note
+    from dsui.cli.terminal import stderr_console
     from dsui.data.folder import image_files
     from dsui.deploy.predictor import BATCH, Predictor
     from dsui.deploy.rows import PredictionRow, rows
@@ -93,11 +94,10 @@ def predict(
         bars = closing.enter_context(ProgressBars(console))
         total = sum(1 for _ in image_files(paths)) if bars.live else None
         try:
-            with _open_output(out) as stream:
+            with _open_output(out) as output:
                 for batch_rows in rows(predictor, image_files(paths), batch or BATCH):
                     header = [PredictionRow._fields] if counts.files == 0 else []
-                    _write_all(stream, _to_json(batch_rows) if as_json else _to_csv([*header, *batch_rows]))
-                    stream.flush()
+                    output.write(_to_json(batch_rows) if as_json else to_csv([*header, *batch_rows]))
                     counts.add(batch_rows)
                     bars.update("predicting", counts.files, total)
                 if counts.files == 0:
@@ -107,8 +107,7 @@ def predict(
         except KeyboardInterrupt as error:
             if counts.files == 0:
                 raise Stopped("stopped before the first file.") from error
-            where = "printed" if out is None else f"in {os.fsdecode(stream.name)}"
-            raise Stopped(f"stopped after {counts.files:,} files; their rows are {where}.") from error
+            raise Stopped(f"stopped after {counts.files:,} files; their rows are {output.where}.") from error
     console.print(counts.summary(), soft_wrap=True)
     if counts.failed:
         raise DsuiError(f"{counts.failed:,} of {counts.files:,} files cannot be used; their rows say why.")
@@ -149,13 +148,20 @@ def _part_file(out: Path) -> Path:
     return out.with_name(out.name + PART)
 
 
+class _Output(NamedTuple):
+    """Where rows go: how to write text, and words that tell a user where it is."""
+
+    write: Callable[[str], None]
+    where: str
+
+
 @contextmanager
-def _open_output(out: Path | None) -> Iterator[IO[bytes]]:
+def _open_output(out: Path | None) -> Iterator[_Output]:
     """Stdout, or a file beside `out` that replaces it at the end; after an error it stays unless it is empty."""
     if out is None:
         if sys.stdout is None:  # the shell closed it
             raise DsuiError("there is no stdout to print to; name a file with --out.")
-        yield sys.stdout.buffer
+        yield _Output(write, "printed")
         return
     from dsui.runs.files import open_exclusively
 
@@ -170,7 +176,7 @@ def _open_output(out: Path | None) -> Iterator[IO[bytes]]:
     part = Path(os.fsdecode(stream.name))
     with stream:
         try:
-            yield stream
+            yield _Output(lambda text: _write_all(stream, text.encode(errors="surrogateescape")), f"in {part}")
             os.fsync(stream.fileno())
             if sys.platform == "win32":
                 stream.close()  # Windows does not rename an open file
@@ -190,11 +196,5 @@ def _write_all(stream: IO[bytes], content: bytes) -> None:
         rest = rest[stream.write(rest) :]
 
 
-def _to_csv(rows: Iterable[Iterable[object]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode(errors="surrogateescape")
-
-
-def _to_json(rows: Iterable[PredictionRow]) -> bytes:
-    return "".join(f"{json.dumps(to_json_value(row._asdict()), allow_nan=False)}\n" for row in rows).encode()
+def _to_json(rows: Iterable[PredictionRow]) -> str:
+    return "".join(f"{json.dumps(to_json_value(row._asdict()), allow_nan=False)}\n" for row in rows)

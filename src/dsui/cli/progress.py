@@ -14,10 +14,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-
-def stderr_console(quiet: bool) -> Console:
-    """Progress and notes go to stderr, so that stdout holds nothing but results."""
-    return Console(stderr=True, quiet=quiet, highlight=False)
+STOPPING = "finishing this step and saving the run; a second Ctrl-C stops at once."
 
 
 def format_duration(seconds: float) -> str:
@@ -28,7 +25,7 @@ def format_duration(seconds: float) -> str:
 
 
 def print_note(console: Console, sentence: str) -> None:
-    console.print(f"Note: {sentence}", soft_wrap=True, markup=False)
+    console.print(f"Note: {sentence}", soft_wrap=True)
 
 
 class ProgressBars:

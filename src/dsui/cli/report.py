@@ -23,6 +23,7 @@ from dsui.cli.arguments import (
 from dsui.cli.errors import UsageError
 from dsui.cli.names import completion
 from dsui.cli.output import print_json
+from dsui.cli.terminal import print_line
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def report(
     """
     foreign_sets = [check_foreign(name) for name in split_names(foreign)] if foreign else []
 
-    from dsui.cli.progress import ProgressBars, stderr_console
+    from dsui.cli.progress import ProgressBars
+    from dsui.cli.terminal import stderr_console
     from dsui.report.assembly import sections
     from dsui.report.page import page, write_figures, write_page
     from dsui.runs.model import run_facts
@@ -92,7 +94,7 @@ def report(
         print_json({"page": out, "bytes": size, "figures": written})
     elif not quiet:
         and_figures = "" if figures is None else f", and its figures to {figures}"
-        typer.echo(f"Wrote {out} ({size / 1e6:.1f} MB){and_figures}.")
+        print_line(f"Wrote {out} ({size / 1e6:.1f} MB){and_figures}.")
 
 
 def _check_paths(out: Path, foreign: list[str], root: Path | None) -> None:

@@ -26,6 +26,7 @@ from dsui.cli.arguments import (
 )
 from dsui.cli.names import completion
 from dsui.cli.output import Format, TableFormat, check_format, print_json
+from dsui.cli.terminal import print_line
 from dsui.errors import DsuiError, Stopped
 
 if TYPE_CHECKING:
@@ -203,11 +204,11 @@ def _write_script(study: Study, jobs: Sequence[Job], command: Sequence[str], *, 
     if as_json:
         print_json({"study": study.out, "script": out / SCRIPT, "tasks": len(jobs)})
         return
-    typer.echo(
+    print_line(
         f"{out / SCRIPT} holds {len(jobs)} task{'s' * (len(jobs) > 1)}. "
         "Submit it, and for the table repeat this command without --engine slurm:"
     )
-    typer.echo(f"sbatch {shlex.quote(str(out / SCRIPT))}")
+    print_line(f"sbatch {shlex.quote(str(out / SCRIPT))}")
 
 
 def _is_file(name: str) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-import typer
-
 from dsui.cli.output import Format, print_json, write_table
-from dsui.cli.progress import format_duration, stderr_console
+from dsui.cli.progress import format_duration
 from dsui.cli.reproduce_cells import CellState, count_states, missing_data_notes
+from dsui.cli.terminal import print_line, stderr_console
 from dsui.experiments.grid import Cell
 from dsui.experiments.study import Study
 from dsui.experiments.study_table import figure_csv, missing_notes, study_table
@@ -25,17 +24,17 @@ def print_cells(study: Study, cells: Sequence[Cell], states: Sequence[CellState]
     for cell in states:
         time = "unknown" if cell.seconds is None else format_duration(cell.seconds)
         training = f"training: {time}" if cell.trains else ""
-        typer.echo("  ".join(filter(None, (f"{cell.state:<12}", cell.name, cell.detail, training))))
-    typer.echo(f"{len(states)} cell{'s' * (len(states) > 1)}: {count_states(states)}.")
+        print_line("  ".join(filter(None, (f"{cell.state:<12}", cell.name, cell.detail, training))))
+    print_line(f"{len(states)} cell{'s' * (len(states) > 1)}: {count_states(states)}.")
     to_train = [cell.seconds for cell in states if cell.trains]
     timed = [seconds for seconds in to_train if seconds is not None]
     if to_train:
         untimed = len(to_train) - len(timed)
         parts = [f"{format_duration(sum(timed) / workers)} on {workers} worker{'s' * (workers > 1)}"] if timed else []
         parts += [f"{untimed} run{'s' * (untimed > 1)} of unknown length, unlike any timed so far"] if untimed else []
-        typer.echo(f"Training still to come: {', and '.join(parts)}. Evaluation comes on top.")
+        print_line(f"Training still to come: {', and '.join(parts)}. Evaluation comes on top.")
     for sentence in missing_data_notes(study, cells):
-        typer.echo(sentence)
+        print_line(sentence)
 
 
 def print_results(study: Study, cells: Sequence[Cell], table_format: Format, *, published: bool, quiet: bool) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dsui.cli.progress import print_note, stderr_console
+from dsui.cli.progress import STOPPING, print_note
+from dsui.cli.terminal import stderr_console
 from dsui.experiments.cell_run import RunContext
 from dsui.experiments.grid import Cell
 from dsui.experiments.study import Job, Study
@@ -50,6 +51,9 @@ class StudyProgress:
 
     def epoch(self, row: dict[str, object]) -> None:
         """Nothing: the bar shows every step."""
+
+    def stopping(self) -> None:
+        print_note(self.console, STOPPING)
 
     def update(self, what: str, done: int, total: int | None) -> None:
         """A `dsui.progress.Progress` for the running cell."""

@@ -56,7 +56,8 @@ def threshold(
     coverages, risks = _parse_shares("--coverage", coverage), _parse_shares("--risk", risk)
     foreign_names = parse_foreign(foreign)
 
-    from dsui.cli.progress import ProgressBars, stderr_console
+    from dsui.cli.progress import ProgressBars
+    from dsui.cli.terminal import stderr_console
     from dsui.deploy.threshold_effects import Criterion, largest_accepted, set_uncertainties
     from dsui.evaluation.evaluate import open_evaluation
     from dsui.report.threshold_table import threshold_table

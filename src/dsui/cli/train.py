@@ -27,6 +27,7 @@ from dsui.cli.arguments import (
 from dsui.cli.errors import FAILED, UsageError, as_usage_errors, print_error
 from dsui.cli.names import completion
 from dsui.cli.output import print_json
+from dsui.cli.terminal import print_line
 from dsui.data.registry import FOLDER
 
 if TYPE_CHECKING:
@@ -217,8 +218,8 @@ def train(
         elif world.leader and not quiet:
             found = _calibration(out)
             if (sentence := turns.advice(found.turns)) is not None:
-                typer.echo(sentence, err=True)
-            typer.echo(_closing_sentence(out, _held_out_accuracy(found), has_test))
+                print_line(sentence, err=True)
+            print_line(_closing_sentence(out, _held_out_accuracy(found), has_test))
 
 
 def _end_job(out: Path, who: str) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-import typer
-
 from dsui.cli.arguments import check_dataset
 from dsui.cli.errors import UsageError
+from dsui.cli.terminal import print_line
 from dsui.data.registry import FOLDER
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def print_notes(config: RunConfig, whole: ImageSet, images: ImageSet, *, has_tes
             f"{count} images make only {per_epoch} an epoch; --set batch={max(2, batch // 4)} makes more steps."
         )
     for note in notes:
-        typer.echo(note, err=True)
+        print_line(note, err=True)
 
 
 def _notes_on_files(images: ImageSet) -> list[str]:

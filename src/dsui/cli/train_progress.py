@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dsui.cli.progress import format_duration, print_note, stderr_console
+from dsui.cli.progress import STOPPING, format_duration, print_note
+from dsui.cli.terminal import stderr_console
 from dsui.errors import DsuiError
 from dsui.training.loop import IMAGES_PER_SECOND, Reporter
 
@@ -15,15 +16,19 @@ BAR_WIDTH = 12
 
 
 class TrainingProgress:
-    """A reporter that draws a live bar on a terminal, and prints one line per epoch elsewhere."""
+    """A reporter that draws a live bar on a terminal, and prints one line per epoch elsewhere.
+
+    The bar shows the figures of the last whole epoch; those of the first one as it goes.
+    """
 
     def __init__(self, silent: bool, epochs: int) -> None:
         self.console = stderr_console(silent)
         self.live = self.console.is_terminal and not silent
-        columns = (TextColumn("{task.description}"), BarColumn(BAR_WIDTH), TimeRemainingColumn())
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(BAR_WIDTH), TimeRemainingColumn())
         self.display = Progress(*columns, console=self.console, transient=True, disable=not self.live)
         self.task = self.display.add_task("starting", total=None)
         self.epochs = epochs
+        self.last_epoch: dict[str, float] = {}
 
     def __enter__(self) -> TrainingProgress:
         self.display.start()
@@ -34,12 +39,14 @@ class TrainingProgress:
 
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
         epoch = done * self.epochs // total
+        figures = {**figures, **self.last_epoch}
         shown = {name: figures[name] for name in ("loss", "accuracy", IMAGES_PER_SECOND) if name in figures}
         description = f"epoch {min(epoch + 1, self.epochs)}/{self.epochs}: {_format_figures(shown, 3)}"
         self.display.update(self.task, completed=done, total=total, description=description)
 
     def epoch(self, row: dict[str, object]) -> None:
         figures = {name: value for name, value in row.items() if isinstance(value, float) and name != "seconds"}
+        self.last_epoch = figures
         if not self.live:
             epoch, seconds = row["epoch"], row["seconds"]
             assert isinstance(epoch, int)
@@ -51,6 +58,9 @@ class TrainingProgress:
 
     def note(self, sentence: str) -> None:
         print_note(self.console, sentence)
+
+    def stopping(self) -> None:
+        print_note(self.console, STOPPING)
 
 
 class TensorBoardReporter:
@@ -75,6 +85,9 @@ class TensorBoardReporter:
             if isinstance(value, float):
                 self.writer.add_scalar(name, value, row["step"])
         self.writer.flush()
+
+    def stopping(self) -> None:
+        self.reporter.stopping()
 
 
 def _format_figures(figures: dict[str, float], digits: int) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dsui.cli.arguments import Device, Json, Quiet, select_device
+from dsui.cli.errors import UsageError
 from dsui.cli.output import print_json
+from dsui.cli.terminal import print_line, stderr_console, stdout_console
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
@@ -22,18 +25,31 @@ if TYPE_CHECKING:
 TASK_TITLES = {"misclassification": "errors", "ood": "photos", "noise": "noise"}
 
 
-def verify(device: Device = "cpu", as_json: Json = False, quiet: Quiet = False) -> None:
+def verify(
+    faults: Annotated[
+        bool, typer.Option("--faults", help="Cause faults instead, such as a kill or a wrong byte, and watch.")
+    ] = False,
+    device: Device = "cpu",
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
     """Check this installation with a small experiment.
 
     Trains the baseline and DS-UI on embedded digits with three seeds each and compares the figures with those shipped
     with dsui; this takes about ten seconds on a CPU. The exit status is 1 if a figure differs by more than chance
     explains.
 
-    Example: dsui verify
+    With --faults it kills a training and resumes it, damages and forges files in a temporary folder, and says for
+    each promise of dsui whether it held; the exit status is 1 if one did not.
+
+    Example: dsui verify --faults
     """
+    if faults:
+        _verify_faults(device, as_json, quiet)
+        return
     import torch
 
-    from dsui.cli.progress import ProgressBars, stderr_console
+    from dsui.cli.progress import ProgressBars
     from dsui.experiments import verification
     from dsui.experiments.cell_run import RunContext
     from dsui.training.loop import SilentReporter
@@ -51,15 +67,39 @@ def verify(device: Device = "cpu", as_json: Json = False, quiet: Quiet = False) 
     if as_json:
         print_json(_json_content(checks, rows, shipped, verified))
     elif not quiet:
-        from rich.console import Console
-
-        console = Console(highlight=False)
+        console = stdout_console()
         console.print(_checks_table(checks))
         console.print(f"\n{_table_caption(checks)}", style="dim")
     if not verified:
         raise DsuiError(_failure_message(checks, rows, shipped))
     if not (as_json or quiet):
-        typer.echo(_success_message(checks))
+        print_line(_success_message(checks))
+
+
+def _verify_faults(device: str, as_json: bool, quiet: bool) -> None:
+    if device != "cpu":
+        raise UsageError("--faults works on the CPU alone; leave out --device.")
+
+    from dsui.cli.progress import ProgressBars
+    from dsui.experiments import faults
+
+    with ProgressBars(stderr_console(quiet)) as bars:
+        findings = faults.find(bars.update)
+    broken = [finding for finding in findings if not finding.held]
+    if as_json:
+        print_json({"held": not broken, "checks": [asdict(finding) for finding in findings]})
+    elif not quiet:
+        for finding in findings:
+            kept, broken_by = f"held      {finding.promise}", f"NOT HELD  {finding.promise}: {finding.happened}"
+            print_line(kept if finding.held else broken_by)
+    if broken:
+        names = "; ".join(finding.promise for finding in broken)
+        raise DsuiError(
+            f"{len(broken)} of {len(findings)} promises did not hold here ({names}); report this with the output of "
+            "`dsui info`."
+        )
+    if not (as_json or quiet):
+        print_line(f"verified: all {len(findings)} promises held.")
 
 
 def _checks_table(checks: Sequence[Check]) -> Table:

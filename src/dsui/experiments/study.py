@@ -147,7 +147,7 @@ class Study:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise not_written(path, error) from error
-        write_atomic(path, lambda stream: stream.write(text.encode()))
+        write_atomic(path, lambda stream: stream.write(text.encode(errors="surrogateescape")))
 
     def training_seconds(self, jobs: Sequence[Job]) -> list[float | None]:
         """How long the run of each job still trains; None if unknown."""

@@ -7,8 +7,6 @@ the grid, in the grid's order; a figure without a run, or whose runs failed, is 
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,6 +18,7 @@ from dsui.report.columns import Figure, block_figures
 from dsui.report.comparison import compare
 from dsui.report.comparison_lines import relabel, with_prediction_stream
 from dsui.report.tables import Table
+from dsui.spreadsheet import to_csv
 
 CURVE = ("method", "quoted", "x", "task", "score", "metric", "mean", "deviation", "runs")
 
@@ -68,22 +67,17 @@ def missing_notes(study: Study) -> list[str]:
 
 def figure_csv(study: Study, table: Table | None) -> str:
     """Mean and deviation for each line and x of the table, or the points that the runs left for the figure."""
-    stream = io.StringIO()
     if study.grid.figure == "curve" and table is not None:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(CURVE)
+        curve: list[tuple[object, ...]] = [CURVE]
         for line in table.lines:
             for figure, cell in zip(columns(study.grid), line.cells, strict=True):
                 if cell.mean is not None:
                     facts = (line.label, line.quoted, _x(figure), figure.task, figure.score, figure.metric)
-                    writer.writerow((*facts, cell.mean, cell.deviation, cell.runs))
-        return stream.getvalue()
+                    curve.append((*facts, cell.mean, cell.deviation, cell.runs))
+        return to_csv(curve)
     points = [{"method": cell.label, "seed": cell.config.seed, **point} for cell, point in _points(study)]
     names = list(dict.fromkeys(name for point in points for name in point))
-    dictionary = csv.DictWriter(stream, names, lineterminator="\n")
-    dictionary.writeheader()
-    dictionary.writerows(points)
-    return stream.getvalue()
+    return to_csv([names, *([point.get(name) for name in names] for point in points)])
 
 
 def _points(study: Study) -> Iterable[tuple[Cell, Mapping[str, Any]]]:

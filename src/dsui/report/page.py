@@ -5,6 +5,7 @@ It follows the light or dark setting of the screen, fits a phone, prints well, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +17,7 @@ from dsui.report.section import Section
 from dsui.runs.files import write_atomic
 
 TEMPLATE = "page.html.j2"
+INVALID = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def page(title: str, lead: str, sections: Sequence[Section]) -> str:
@@ -27,11 +29,16 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"inline": lambda drawing: Markup(to_inline(drawing)), "html": Markup}  # noqa: S704
     template = environment.from_string(files("dsui.report").joinpath(TEMPLATE).read_text(encoding="utf-8"))
-    return template.render(title=title, lead=lead, sections=sections)
+    return valid(template.render(title=title, lead=lead, sections=sections))
+
+
+def valid(text: str) -> str:
+    """With U+FFFD for what HTML and SVG may not contain: control characters, and bytes of names that are no text."""
+    return INVALID.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def write_page(path: Path, html: str) -> None:
-    _write(path, html.encode(errors="backslashreplace"))
+    _write(path, html.encode())
 
 
 def write_figures(folder: Path, sections: Sequence[Section]) -> list[Path]:
@@ -42,7 +49,7 @@ def write_figures(folder: Path, sections: Sequence[Section]) -> list[Path]:
         raise DsuiError(f"{folder} cannot be created ({error.strerror}); choose another --figures.") from error
     written = []
     for drawing in (drawing for section in sections for drawing in section.all_drawings()):
-        for ending, content in (("svg", to_svg(drawing).encode(errors="backslashreplace")), ("png", to_png(drawing))):
+        for ending, content in (("svg", valid(to_svg(drawing)).encode()), ("png", to_png(drawing))):
             written.append(folder / f"{drawing.name}.{ending}")
             _write(written[-1], content)
     return written

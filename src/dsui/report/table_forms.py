@@ -6,8 +6,6 @@ Programs (CSV, JSON) get unrounded fractions.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from dataclasses import asdict
 from itertools import chain, groupby
@@ -18,6 +16,7 @@ from rich import table as rich_table
 from rich.console import Group
 from rich.text import Text
 
+from dsui import spreadsheet
 from dsui.report.tables import DAGGER, Line, Place, Table, digits
 
 
@@ -118,14 +117,14 @@ def to_latex(table: Table) -> str:
 
 def to_csv(table: Table) -> str:
     """One line a method, five fields a column: fraction, deviation, runs, p, mark."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     parts = ("", " deviation", " runs", " p", " mark")
-    writer.writerow([table.corner, "quoted", *(column.name + part for column in table.columns for part in parts)])
+    rows: list[list[object]] = [
+        [table.corner, "quoted", *(column.name + part for column in table.columns for part in parts)]
+    ]
     for line, _ in chain(*_sections(table)):
         cells = (field for c in line.cells for field in (c.mean, c.deviation, c.runs, c.p, c.mark))
-        writer.writerow([line.label, line.quoted, *("" if field is None else field for field in cells)])
-    return stream.getvalue()
+        rows.append([line.label, line.quoted, *cells])
+    return spreadsheet.to_csv(rows)
 
 
 def to_json(table: Table) -> str:
@@ -137,7 +136,8 @@ def to_json(table: Table) -> str:
             cell["place"] = places[column][row]
             if cell["mean"] is not None:
                 del cell["text"]
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    return text.encode(errors="backslashreplace").decode()  # names that are no UTF-8, as JSON escapes them
 
 
 def _sections(table: Table, spread: str = ROOMY.spread) -> list[list[tuple[Line, list[_CellText]]]]:

@@ -54,6 +54,8 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> RunFolder:
         """Begin a run; one that was killed before its first checkpoint is overwritten."""
+        if any(0xDC80 <= ord(char) <= 0xDCFF for char in str(path)):
+            raise RunError(f"{path} is no text in UTF-8, which the files of weights need; choose another --out.")
         is_new = not path.exists()
         _make(path)
         other = [name for name in (CONFIG, LOG) if (path / name).exists()]

@@ -18,7 +18,6 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
@@ -144,8 +143,12 @@ class _Normalise(torch.autograd.Function):
         return F.batch_norm(x, mean, var, weight, bias, eps=eps)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise ValueError(
+                "second derivatives through batch norms that several processes share are not supported; "
+                "call eval() first, or train with one process."
+            )
         x, weight, mean, scale, count = ctx.saved_tensors
         dims, shape = _over_channels(x)
         normalised = (x - mean.view(shape)) * scale.view(shape)

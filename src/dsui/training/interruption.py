@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))  # not in Windows
 
 
 class Interruption:
-    """Within its context the first signal sets `requested`; a second one ends the process as usual.
+    """Within its context the first signal sets `requested` and calls `answer`; a second one ends the process as usual.
 
     Only the main thread can listen in Python, so a run in another thread gets no signal.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, answer: Callable[[], None] = lambda: None) -> None:
+        self.answer = answer
         self.requested = False
         self._former: dict[signal.Signals, object] = {}
 
@@ -34,6 +37,8 @@ class Interruption:
         del number, frame
         self.requested = True
         self._restore()
+        with suppress(OSError):  # a closed terminal, whose signal this may be, cannot be written to
+            self.answer()
 
     def _restore(self) -> None:
         for number, handler in self._former.items():

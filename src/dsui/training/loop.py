@@ -64,6 +64,10 @@ class Reporter(Protocol):
         """Called with what the user should know."""
         ...
 
+    def stopping(self) -> None:
+        """Called at once when the user asks to stop; the present step is still done, and the run saved."""
+        ...
+
 
 class SilentReporter:
     """Shows nothing."""
@@ -73,6 +77,8 @@ class SilentReporter:
     def epoch(self, row: dict[str, object]) -> None: ...
 
     def note(self, sentence: str) -> None: ...
+
+    def stopping(self) -> None: ...
 
 
 def fit(
@@ -124,7 +130,7 @@ def fit(
                     weights = sum(tensor.nbytes for tensor in trainer.method.state_dict().values())
                     check_room(out, KEPT_STATES * STATE_COPIES * weights - folder.stored_bytes)
                 on_error.pop_all()
-            interruption = closing.enter_context(Interruption())
+            interruption = closing.enter_context(Interruption(reporter.stopping))
             pacer = Pacer(time.monotonic(), checkpoint_seconds)
             _Loop(trainer, folder, out, reporter, interruption, pacer, held_out).run(resume)
         except torch.cuda.OutOfMemoryError as error:
