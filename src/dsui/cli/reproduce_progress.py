@@ -10,6 +10,7 @@ from dsui.cli.progress import print_note, stderr_console
 from dsui.experiments.cell_run import RunContext
 from dsui.experiments.grid import Cell
 from dsui.experiments.study import Job, Study
+from dsui.training.loop import WARNING
 
 LOGS = "logs"
 """Folder in a study for what the processes of its jobs print."""
@@ -49,7 +50,9 @@ class StudyProgress:
         self.update(f"loss {figures['loss']:.4g}" if figures.get("loss") else "training", done, total)
 
     def epoch(self, row: dict[str, object]) -> None:
-        """Nothing: the bar shows every step."""
+        """The bar shows every step; a warning names its cell."""
+        if WARNING in row:
+            self.note(f"{self.running}: {row[WARNING]}")
 
     def update(self, what: str, done: int, total: int | None) -> None:
         """A `dsui.progress.Progress` for the running cell."""

@@ -12,7 +12,7 @@ import traceback
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -22,8 +22,9 @@ from dsui.errors import DivergenceError, DsuiError, Stopped
 from dsui.runs.calibration import CALIBRATION, measure
 from dsui.runs.checkpoint import SHORTEST_PAUSE, Pacer, check_room
 from dsui.runs.config import RunConfig
-from dsui.runs.folder import RunFolder
+from dsui.runs.folder import LOG, RunFolder
 from dsui.runs.images import IMAGES
+from dsui.runs.log import read_log
 from dsui.training.distributed import World
 from dsui.training.interruption import Interruption
 from dsui.training.memory import fitting_batch, release
@@ -33,6 +34,8 @@ from dsui.training.trainer import Trainer
 
 REPORT_SECONDS = 1.0
 IMAGES_PER_SECOND = "images_per_second"
+WARNING = "warning"
+"""Key in a log row: what the method said of its training in this epoch."""
 LOST_PROCESS = ("Connection closed by peer", "Connection reset by peer", "NCCL", "Broken pipe", "Timed out waiting")
 """Parts of what gloo and nccl say when a process they wait for is gone."""
 LARGEST_WEIGHT = 1e6
@@ -56,7 +59,7 @@ class Reporter(Protocol):
         ...
 
     def epoch(self, row: dict[str, object]) -> None:
-        """Called after each epoch with what was logged."""
+        """Called after each epoch with what was logged; under `WARNING` there may be a sentence for the user."""
         ...
 
 
@@ -163,6 +166,7 @@ class _Loop:
         self.epoch_began = time.monotonic()
         self.steps_reported = 0
         self.last_saved = 0
+        self.rows: list[dict[str, Any]] = []
 
     def run(self, resume: bool) -> None:
         """Train to the end. A process that loses another one says so instead of repeating its backend's message."""
@@ -215,6 +219,7 @@ class _Loop:
         self.last_saved = self.step.steps_done
         if self.folder is not None:
             self.folder.trim_log(self.step.steps_done)
+            self.rows = read_log(self.out / LOG).rows
 
     def _between_steps(self) -> None:
         now = time.monotonic()
@@ -249,10 +254,18 @@ class _Loop:
         seconds = time.monotonic() - self.epoch_began
         figures = self._figures()
         row: dict[str, object] = {"epoch": epoch, "step": self.step.steps_done, **figures, "seconds": round(seconds, 3)}
+        self.rows.append(row)
+        row |= self._warning(epoch)
         if self.folder is not None:
             self.folder.log({**row, **self.trainer.method.log_row()})
         self.reporter.epoch(row)
         self.step.meter.reset()
+
+    def _warning(self, epoch: int) -> dict[str, str]:
+        """What the method says of a training that goes wrong, unless the log has it already."""
+        said = any(WARNING in row for row in self.rows)
+        sentence = None if said else self.trainer.method.warning(self.rows)
+        return {} if sentence is None else {WARNING: f"In epoch {epoch + 1} {sentence}"}
 
     def _figures(self) -> dict[str, float]:
         """Means over the epoch so far, over this process's samples; at its end over those of all processes."""
