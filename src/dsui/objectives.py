@@ -44,6 +44,7 @@ Every row of the paper's ablation (Table 1) is a setting here: K is the head's `
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
@@ -169,14 +170,14 @@ def literal(log_joint: Tensor, y: Tensor, rho: float, features: int) -> Tensor:
     return (rho * push - pull).mean()
 
 
-def sign_of_divergence(first: float, now: float) -> str | None:
-    """One sentence if the mixtures have begun to leave the features, from their `own_log_density` in the first epoch
-    and in this one. The pull raises it; where it falls, the push has won."""
-    if not now < first - LOST:
+def sign_of_divergence(densities: Sequence[float]) -> str | None:
+    """One sentence if the mixtures have begun to leave the features, from the `own_log_density` of every epoch so far.
+    The pull raises it; where it falls, the push has won."""
+    if not densities or densities[-1] >= max(densities) - LOST:
         return None
     return (
-        f"the literal objective diverges: an image's log-density under its own class has fallen from {first:.4g} to "
-        f"{now:.4g} nats per feature dimension, because pushing all mixtures away lowers the loss without end; train "
+        f"the literal objective diverges: an image's log-density under its own class has fallen from "
+        f"{max(densities):.4g} to {densities[-1]:.4g} nats per feature dimension, because pushing all mixtures away lowers the loss without end; train "
         "with --set objective=bounded or printed-stable."
     )
 

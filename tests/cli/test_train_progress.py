@@ -19,7 +19,13 @@ def test_a_line_counts_from_one_and_says_how_long_it_still_takes(capsys: pytest.
     ]
 
 
+def test_a_warning_stands_below_the_line_of_its_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    with TrainingProgress(silent=False, epochs=2) as progress:
+        progress.epoch({"epoch": 0, "loss": 1.0, "seconds": 1.0, "warning": "In epoch 1 something goes wrong."})
+    assert capsys.readouterr().err.splitlines()[1] == "Note: In epoch 1 something goes wrong."
+
+
 def test_nothing_is_said_when_silent(capsys: pytest.CaptureFixture[str]) -> None:
     with TrainingProgress(silent=True, epochs=2) as progress:
-        progress.epoch({"epoch": 0, "loss": 1.0, "seconds": 1.0})
+        progress.epoch({"epoch": 0, "loss": 1.0, "seconds": 1.0, "warning": "In epoch 1 something goes wrong."})
     assert capsys.readouterr().err == ""

@@ -186,8 +186,7 @@ class DualSupervised(Method):
         yield "density_warm_up", 0 <= options["density_warm_up"] <= epochs, f"between 0 and the {epochs} epochs"
 
     def warning(self, epochs: Sequence[Mapping[str, Any]]) -> str | None:
-        densities = [row[OWN_DENSITY] for row in epochs if OWN_DENSITY in row]
-        return sign_of_divergence(densities[0], densities[-1]) if densities else None
+        return sign_of_divergence([row[OWN_DENSITY] for row in epochs if OWN_DENSITY in row])
 
     def log_row(self) -> dict[str, object]:
         weights = self.head.mixing_weights.detach()

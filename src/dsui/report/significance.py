@@ -1,7 +1,7 @@
 """Which figures of a comparison differ from those of the reference line, by a t-test over runs.
 
 The tests are those of `dsui.evaluation.statistics`; published figures are tested by their printed mean, deviation and
-number of runs. A score that the reference does not have, as a rival's own, is tested against the reference's `STAND_IN`.
+number of runs. A score that the reference does not have, such as a rival's own, is tested against its `STAND_IN`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dsui.report.columns import Figure
 from dsui.report.comparison_lines import LineKey, Summaries
 from dsui.report.tables import DAGGER
 from dsui.score_table import LABELS
-
 
 STAND_IN = "uncertainty"
 """The recommended score, which every run has. It was named before any figure was seen; the best one would be chosen by
@@ -71,7 +70,10 @@ def significance_tests(
     corrected = f", Holm-corrected over {len(p_values)} test{'s' * (len(p_values) > 1)}" if correct else ""
     notes = [
         f"{DIFFERENT} differs from {names[chosen]}, {ALIKE} does not ({test} t-test, p < {LEVEL}{corrected}).",
-        *([f"For scores that {names[chosen]} lacks ({', '.join(replaced)}), its {STAND_IN} is compared."] * bool(replaced)),
+        *(
+            [f"For scores that {names[chosen]} lacks ({', '.join(replaced)}), its {STAND_IN} is compared."]
+            * bool(replaced)
+        ),
         *(note for why, untested in reasons.items() for note in _untested_notes(why, untested, tested)),
     ]
     adjusted = holm(list(p_values.values())) if correct else p_values.values()

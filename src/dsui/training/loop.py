@@ -23,7 +23,7 @@ from dsui.runs.calibration import CALIBRATION, measure
 from dsui.runs.checkpoint import SHORTEST_PAUSE, Pacer, check_room
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import LOG, RunFolder
-from dsui.runs.images import IMAGES
+from dsui.runs.images import IMAGES, check_readable
 from dsui.runs.log import read_log
 from dsui.training.distributed import World
 from dsui.training.interruption import Interruption
@@ -41,8 +41,6 @@ LOST_PROCESS = ("Connection closed by peer", "Connection reset by peer", "NCCL",
 LARGEST_WEIGHT = 1e6
 """A weight beyond this has diverged."""
 ADVICE = "train again with a lower rate (--set peak_rate=...) or a clipped gradient (--set clip=1)."
-READ_AT_ONCE = 256
-"""Images of the held-out part that are in memory together."""
 STATE_COPIES = 4
 """A checkpoint is about four times the weights: themselves, two moments of the optimizer and an average."""
 
@@ -116,7 +114,7 @@ def fit(
                     on_error.callback(folder.discard)
                 trainer = build(config)
                 if folder is not None:
-                    _check_readable(held_out)
+                    check_readable(held_out)
                     check_room(out, 2 * STATE_COPIES * sum(t.nbytes for t in trainer.method.state_dict().values()))
                 on_error.pop_all()
             interruption = closing.enter_context(Interruption())
@@ -138,13 +136,6 @@ def fit(
             f"a batch of {fitting} fits: --set batch={fitting}" if fitting else "choose a smaller one: --set batch=N"
         )
         raise DsuiError(f"a batch of {config.recipe.batch} does not fit into the memory of {device}; {advice}.")
-
-
-def _check_readable(images: ImageSet | None) -> None:
-    """Read all images once, so that an unreadable file is reported before the training and not after it."""
-    if images is not None:
-        for part in torch.arange(len(images.labels)).split(READ_AT_ONCE):
-            images.read(part)
 
 
 class _Loop:
@@ -279,26 +270,22 @@ class _Loop:
         step = int(self.step.meter.diverged_at.item())
         if step >= 0:
             epoch = step // self.trainer.steps_per_epoch
-            raise DivergenceError(
-                f"the loss of step {step} (epoch {epoch}) is not a number or beyond {LARGEST_LOSS:g}; "
-                f"{self._last_checkpoint()}; {ADVICE}"
-            )
+            raise self._diverged(f"the loss of step {step} (epoch {epoch}) is not a number or beyond {LARGEST_LOSS:g}")
 
     def _check_weights(self) -> None:
         """The last loss was computed before the last update, which may have ruined the weights."""
         largest = torch.stack([parameter.detach().abs().max() for parameter in self.trainer.method.parameters()]).max()
         if not bool(largest < LARGEST_WEIGHT):  # also where it is nan
-            raise DivergenceError(
-                f"a weight after step {self.step.steps_done} is not a number or beyond {LARGEST_WEIGHT:g}; "
-                f"{self._last_checkpoint()}; {ADVICE}"
+            raise self._diverged(
+                f"a weight after step {self.step.steps_done} is not a number or beyond {LARGEST_WEIGHT:g}"
             )
 
-    def _last_checkpoint(self) -> str:
-        return (
-            f"the last good checkpoint is of step {self.last_saved}"
-            if self.last_saved
-            else "there is no checkpoint yet"
-        )
+    def _diverged(self, what: str) -> DivergenceError:
+        """What the method has said of it is better advice than a lower rate."""
+        last = f"the last good checkpoint is of step {self.last_saved}"
+        kept = last if self.last_saved else "there is no checkpoint yet"
+        advice = next((f"{row[WARNING]}" for row in self.rows if WARNING in row), ADVICE)
+        return DivergenceError(f"{what}; {kept}; {advice}")
 
     def _save(self) -> None:
         self._check()
