@@ -175,10 +175,11 @@ def sign_of_divergence(densities: Sequence[float]) -> str | None:
     The pull raises it; where it falls, the push has won."""
     if not densities or densities[-1] >= max(densities) - LOST:
         return None
+    best, now = max(densities), densities[-1]
     return (
-        f"the literal objective diverges: an image's log-density under its own class has fallen from "
-        f"{max(densities):.4g} to {densities[-1]:.4g} nats per feature dimension, because pushing all mixtures away lowers the loss without end; train "
-        "with --set objective=bounded or printed-stable."
+        f"the literal objective diverges: an image's log-density under its own class has fallen from {best:.4g} "
+        f"to {now:.4g} nats per feature dimension, because pushing all mixtures away lowers the loss without "
+        "end; train with --set objective=bounded or printed-stable."
     )
 
 

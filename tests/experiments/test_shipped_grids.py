@@ -45,6 +45,7 @@ def places(grid: Grid) -> Counter[tuple[str, str, str]]:
         # 6 places by 5 seeds of 3 methods, by 3 of 3; 3 by 3 of 4; MC dropout's 30 share weights
         ("paper-sets", 180, 150),
         ("rkl-selection", 5, 5),
+        ("geometry", 5 * 3, 5 * 3),
         ("small-net", 34, 33),
         ("small-net-long", 11, 8),
         ("small-net-modern", 24, 17),
