@@ -138,12 +138,12 @@ def digit_rows() -> Iterator[dict[str, object]]:
             yield {"variant": name, "seed": seed, "data": "digits", **measure(variant, seed)._asdict()}
 
 
-def main(path: Path, grid: str | None = None, folder: Path | None = None) -> None:
+def main(path: Path, grid: str = "", folder: str = "") -> None:
     """Write the rows of digits, or those of the study of `grid` in `folder`."""
-    if grid is None or folder is None:
+    if not grid:
         rows = digit_rows()
     else:
-        study = Study(load_grid(grid), folder)
+        study = Study(load_grid(grid), Path(folder))
         if not any((study.run_path(cell) / WEIGHTS).exists() for cell in study.grid.cells):
             raise SystemExit(
                 f"{folder} has no finished run of {grid}; begin with dsui reproduce {grid} --out {folder}."
@@ -155,4 +155,4 @@ def main(path: Path, grid: str | None = None, folder: Path | None = None) -> Non
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *([sys.argv[2], Path(sys.argv[3])] if len(sys.argv) > 3 else []))
+    main(Path(sys.argv[1]), *sys.argv[2:4])

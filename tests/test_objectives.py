@@ -53,7 +53,8 @@ def joint_by_definition(head: MoGMMHead, z: Tensor) -> Tensor:
     mixtures = torch.distributions.MixtureSameFamily(
         torch.distributions.Categorical(logits=head.mixing_logits), components
     )
-    return mixtures.log_prob(z[:, None]) + head.class_prior.log()
+    densities: Tensor = mixtures.log_prob(z[:, None]) + head.class_prior.log()
+    return densities
 
 
 def test_each_objective_is_its_formula() -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.distance import pdist
+from sklearn.preprocessing import normalize
 
 from dsui.data.registry import load as load_images
-from dsui.runs.model import forward, load_model, run_facts
+from dsui.runs.model import load_model, run_facts
 from studies.geometry import SEEDS, VARIANTS, Geometry, main, measure, read, table
 from tests.support.tiny_grid import run_study, tiny_study
 
@@ -65,11 +67,11 @@ table:
 def test_the_runs_of_a_study_are_measured_on_the_features_before_their_last_layer(tmp_path: Path) -> None:
     (tmp_path / "tiny.yaml").write_text(GRID)
     rows = tmp_path / "rows.jsonl"
-    with pytest.raises(SystemExit, match="has no finished run of .* begin with dsui reproduce"):
-        main(rows, str(tmp_path / "tiny.yaml"), tmp_path / "study")
+    with pytest.raises(SystemExit, match=r"has no finished run of .* begin with dsui reproduce"):
+        main(rows, str(tmp_path / "tiny.yaml"), str(tmp_path / "study"))
     study = tiny_study(tmp_path / "study", GRID)
     run_study(study)
-    main(rows, str(tmp_path / "tiny.yaml"), tmp_path / "study")
+    main(rows, str(tmp_path / "tiny.yaml"), str(tmp_path / "study"))
     found = [json.loads(line) for line in rows.read_text().splitlines()]
     assert [(row["variant"], row["seed"], row["data"]) for row in found] == [
         ("dsui", 0, "digits"),
@@ -77,11 +79,14 @@ def test_the_runs_of_a_study_are_measured_on_the_features_before_their_last_laye
     ]
     facts = run_facts(study.run_path(study.grid.cells[0]))
     model, images = load_model(facts, torch.device("cpu")), load_images("digits", "test")
-    outputs = forward(model.method, model.transform, images.read(torch.arange(len(images.labels))))
-    z = torch.nn.functional.normalize(outputs.features.double())  # by the statistics of training instead of the test's
-    within = np.mean([1 - z[images.labels == label].mean(0).norm() ** 2 for label in range(10)])
-    assert found[0]["within"] ** 2 < within  # the mean of roots is below the root of the mean
-    assert found[0]["within"] == pytest.approx(within**0.5, rel=0.1)
+    with torch.no_grad():
+        pixels = model.transform.plain(images.read(torch.arange(len(images.labels))))
+        h = model.method.get_submodule("network")(pixels).double().numpy()
+    z = normalize((h - h.mean(0)) / h.std(0, ddof=1))
+    means = [z[images.labels.numpy() == label].mean(0) for label in range(10)]
+    distances = [np.linalg.norm(row - means[label]) for row, label in zip(z, images.labels.tolist(), strict=True)]
+    assert found[0]["within"] == pytest.approx(np.mean(distances), rel=1e-5)  # float32 features of other batches
+    assert found[0]["between"] == pytest.approx(pdist(means).mean(), rel=1e-5)
     assert "| plain | " in table(read(rows))
     assert "±" not in table(read(rows)), "one run each"
 
