@@ -14,7 +14,14 @@ from torch import Tensor
 
 from dsui import DualSupervisedLoss, HeadOutput, MoGMMHead
 from dsui.errors import DivergenceError
-from dsui.objectives import Objective, bounded, released_regularizer, released_scores
+from dsui.objectives import (
+    Objective,
+    bounded,
+    printed_stable,
+    released_regularizer,
+    released_scores,
+    sign_of_divergence,
+)
 
 
 def batch(classes: int = 4, size: int = 9) -> tuple[Tensor, Tensor]:
@@ -40,6 +47,16 @@ def parts(objective: Objective, **settings: object) -> tuple[float, HeadOutput, 
     return loss(out, y, head).item(), out, y, head, loss
 
 
+def joint_by_definition(head: MoGMMHead, z: Tensor) -> Tensor:
+    """[B, C] ln w_i GMM_i(z) by distributions of PyTorch."""
+    components = torch.distributions.Independent(torch.distributions.Normal(head.means, head.variances.sqrt()), 1)
+    mixtures = torch.distributions.MixtureSameFamily(
+        torch.distributions.Categorical(logits=head.mixing_logits), components
+    )
+    densities: Tensor = mixtures.log_prob(z[:, None]) + head.class_prior.log()
+    return densities
+
+
 def test_each_objective_is_its_formula() -> None:
     for objective in get_args(Objective):
         value, out, y, head, loss = parts(objective, rho=2.0, gamma=0.01)
@@ -53,16 +70,20 @@ def test_each_objective_is_its_formula() -> None:
         elif objective == "posterior":
             dual = (2.0 - 3.0 * scores.softmax(1)[rows, y]).mean()
         elif objective == "sgvb":
-            dual = -scores[rows, y].mean()
+            dual = -scores[rows, y].mean() * head.temperature / 6
         elif objective == "literal":
             dual = (2.0 * joint[negative].view(len(y), -1).sum(1) - joint[rows, y]).mean()
+        elif objective == "printed-stable":
+            joint = joint_by_definition(head, out.features)
+            dual = (2.0 * joint[negative].view(len(y), -1).mean(1) - joint[rows, y]).mean() / 6
         else:
             dual = (2.0 - 3.0 * released_scores(out, head).softmax(1)[rows, y]).mean()
         reg = released_regularizer(head) if objective == "released" else head.regularizer()
         wanted = F.cross_entropy(out.logits, y) + dual + 0.01 * reg
         assert value == pytest.approx(wanted.item(), rel=1e-9), objective
         assert float(loss.terms["dual"]) == pytest.approx(dual.item(), rel=1e-9), objective
-        assert set(loss.terms) == {"cross_entropy", "dual", "regularizer"}
+        own = {"own_log_density"} if objective == "literal" else set()
+        assert set(loss.terms) == {"cross_entropy", "dual", "regularizer"} | own
         assert not any(term.requires_grad for term in loss.terms.values())
 
 
@@ -72,6 +93,7 @@ ABLATION = [
     ({"components": 8}, {"regularizer": None}),
     ({"components": 8}, {"objective": "sgvb"}),
     ({"components": 8}, {"objective": "sgvb", "regularizer": None}),
+    ({"components": 8}, {"objective": "printed-stable"}),
 ]
 
 
@@ -93,9 +115,9 @@ def test_every_row_of_the_papers_ablation_trains(head_settings: dict[str, int], 
 
 
 def test_defaults_are_the_recommended_and_for_literal_the_papers() -> None:
-    default, literal = DualSupervisedLoss(), DualSupervisedLoss("literal")
+    default, literal, stable = DualSupervisedLoss(), DualSupervisedLoss("literal"), DualSupervisedLoss("printed-stable")
     assert (default.objective, default.rho, default.gamma, default.regularizer) == ("bounded", 1.0, 1e-4, "reg")
-    assert (literal.rho, literal.gamma) == (4.0, 1e-4)
+    assert (literal.rho, literal.gamma) == (stable.rho, stable.gamma) == (4.0, 1e-4)
     assert MoGMMHead(6, 4).components == 8
 
 
@@ -195,6 +217,68 @@ def test_literal_raises_once_it_diverges() -> None:
     assert start[-1] < start[0]
     with pytest.raises(DivergenceError, match=r'literal objective diverged.*train with objective="bounded"'):
         train(2000)
+
+
+def test_the_push_of_printed_stable_moves_features_and_no_mixture() -> None:
+    head, (x, y) = made_head(), batch()
+    x = x.double().requires_grad_()
+    with_push, without = (DualSupervisedLoss("printed-stable", rho=rho, gamma=0.0) for rho in (4.0, 0.0))
+    parameters = [head.means, head.log_variances, head.mixing_logits]
+    gradients = [torch.autograd.grad(loss._dual(head(x), y, head), [x, *parameters]) for loss in (with_push, without)]
+    (pushed, *moved), (pulled, *unmoved) = gradients
+    assert not torch.allclose(pushed, pulled)
+    for ours, theirs in zip(moved, unmoved, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_printed_stable_stays_bounded_where_the_same_terms_run_away() -> None:
+    """Features are parameters too, so that pull and push can do with them what they like. Where the push may move the
+    mixtures as well, the loss falls without end."""
+
+    def trained(frozen_push: bool) -> tuple[list[float], MoGMMHead]:
+        torch.manual_seed(0)
+        head, (x, y) = MoGMMHead(6, 4), batch(size=40)
+        loss, features = DualSupervisedLoss("printed-stable"), torch.nn.Parameter(x.clone())
+        optimizer = torch.optim.Adam([features, *head.parameters()], lr=0.1)
+        values = []
+        for _ in range(300):
+            out = head(features)
+            value = loss(out, y, head)
+            if not frozen_push:
+                value = value - loss._dual(out, y, head) + printed_stable(out.log_joint, out.log_joint, y, 4.0) / 6
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+            values.append(value.item())
+        return values, head
+
+    values, head = trained(frozen_push=True)
+    floor, largest = head.variance_floor, head.variances.max().item()
+    length = head.means.norm(dim=2).max().item() / 6**0.5
+    lower = 0.5 * math.log(2 * math.pi * floor) - 4.0 * (
+        0.5 * math.log(2 * math.pi * largest) + (1 + length) ** 2 / (2 * floor) - math.log(0.25) / 6
+    )
+    assert min(values) > lower, "the bound of the docstring"
+    assert length < 1.5, "means stay where the features are: 1.2 when written"
+    assert values[-1] > 1.1 * values[-101], "it levels off: from -85 to -88 when written"
+    assert trained(frozen_push=False)[0][-1] < 1000 * values[-1], "the same terms with a push on the mixtures: -500,000"
+
+
+def test_printed_stable_is_refused_without_the_sphere() -> None:
+    x, y = batch()
+    head = MoGMMHead(6, 4, project=False)
+    with pytest.raises(ValueError, match="printed-stable has a lower bound only on the sphere"):
+        DualSupervisedLoss("printed-stable")(head(x), y, head)
+
+
+def test_literal_tells_that_it_diverges_long_before_it_stops() -> None:
+    assert sign_of_divergence([]) is None
+    assert sign_of_divergence([-1.4, -1.405]) is None
+    assert sign_of_divergence([-1.4, -1.5, -1.2]) is None
+    assert "fallen from -1.4 to -1.42 nats per feature dimension" in str(sign_of_divergence([-1.5, -1.4, -1.42]))
+    out, y, head, loss = parts("literal")[1:]
+    own = joint_by_definition(head, out.features)[torch.arange(len(y)), y].mean() / 6
+    assert float(loss.terms["own_log_density"]) == pytest.approx(own.item(), rel=1e-9)
 
 
 def test_literal_raises_on_a_loss_that_is_not_a_number() -> None:

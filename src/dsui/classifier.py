@@ -44,7 +44,7 @@ from dsui.runs.recipe_file import changed, load_recipe, method_options
 from dsui.runs.threshold import Threshold
 from dsui.runs.weights import read_metadata
 from dsui.training.distributed import World
-from dsui.training.loop import InterruptedRun, fit
+from dsui.training.loop import WARNING, InterruptedRun, fit
 
 LABELS = "labels"
 """Key in the metadata of the weights: the classes as the user called them, which may be numbers."""
@@ -215,6 +215,8 @@ class _Lines:
         if self.verbose:
             figures = ", ".join(f"{name} {row[name]:.4g}" for name in ("loss", "accuracy", "seconds"))
             print(f"epoch {row['epoch']}: {figures}", file=sys.stderr)
+        if WARNING in row:
+            warnings.warn(str(row[WARNING]), stacklevel=2)
 
     def note(self, sentence: str) -> None: ...
 

@@ -189,6 +189,13 @@ class MoGMMHead(nn.Module):
         """[B, C, K] ln N(z; mu_ij, diag b_ij)."""
         return self._component_log_prob(self._project(x)[0])
 
+    def frozen_log_joint(self, features: Tensor) -> Tensor:
+        """[B, C] ln omega_i + ln GMM_i(z) of the `features` of a forward pass; its gradient reaches them alone."""
+        floor = math.log(self.variance_floor)
+        means, log_variances = self.means.detach(), self.log_variances.detach()
+        components = gaussian_log_prob(features, means, log_variances, self._active_precision, floor)
+        return self.class_prior.log() + mixture_log_prob(components, self.mixing_logits.detach().log_softmax(1))
+
     def regularizer(self, kind: Regularizer = "reg", log_mixing: Tensor | None = None) -> Tensor:
         """Proposition 1: sum_i w*_i { sum_j eta_ij ln(K eta_ij) + sum_j eta*_ij / 2 sum_m (b + a^2 - ln b - 1) }.
 

@@ -2,16 +2,37 @@
 
 With y the logits, l the tempered class scores, t the label, q = softmax(l) and means over the batch:
 
-    bounded     CE(y) + softplus(ln rho + logsumexp_{i != t} l_i - l_t) + gamma Reg
-    posterior   CE(y) + rho - (1 + rho) q_t + gamma Reg
-    sgvb        CE(y) - l_t + gamma Reg
-    literal     CE(y) - ln(w_t GMM_t) + rho sum_{i != t} ln(w_i GMM_i) + gamma Reg
-    released    CE(y) + rho - (1 + rho) q'_t + gamma R,  q' = softmax(ln w_i + ln(g_i + 1e-8))
+    bounded         CE(y) + softplus(ln rho + logsumexp_{i != t} l_i - l_t) + gamma Reg
+    posterior       CE(y) + rho - (1 + rho) q_t + gamma Reg
+    sgvb            CE(y) - tau/M l_t + gamma Reg
+    literal         CE(y) - ln(w_t GMM_t) + rho sum_{i != t} ln(w_i GMM_i) + gamma Reg
+    printed-stable  CE(y) + 1/M { -ln(w_t GMM_t) + rho mean_{i != t} ln(w_i GMM'_i) } + gamma Reg
+    released        CE(y) + rho - (1 + rho) q'_t + gamma R,  q' = softmax(ln w_i + ln(g_i + 1e-8))
 
 `bounded` is the push against the pull: never negative, the cross-entropy of l at rho = 1, a margin of
-ln rho otherwise, and zero at rho = 0, so "no push" is `sgvb`. `literal` is the printed loss (equation 10).
-It has no minimum: for rho > 1 / (C - 1) moving a mean away from everything lowers it without end, so it
-stops with a DivergenceError. `released` is what the authors' code minimises: g_i lacks the factor
+ln rho otherwise, and zero at rho = 0, so "no push" is `sgvb`. The pull of `sgvb` is counted in nats per feature
+dimension: as a whole, M / tau times as strong, it overrules the cross-entropy and the classes merge.
+
+`literal` is the printed loss (equation 10). It has no minimum: for rho > 1 / (C - 1) moving a mean away from
+everything lowers it without end. `sign_of_divergence` tells when its mixtures leave their own classes, and a
+DivergenceError stops it when they are gone.
+
+`printed-stable` keeps the printed pull and push and has a lower bound. It differs in three things: densities per
+feature dimension, the mean of the C - 1 negatives instead of their sum, and a push that moves features alone: GMM'
+are the mixtures with all their parameters held fixed (a stop-gradient), so that no mean and no variance can run away
+from the features that it should repel. Mixtures see CE, pull and Reg alone. These are bounded below, since with
+variances of at least f
+
+    -1/M ln(w_t GMM_t) >= 1/2 ln(2 pi f)
+
+and grow with the distance of a mean from the features of its class. Features lie on the sphere, so the push on them is
+bounded too: with means of at most r sqrt(M), variances from f to b, and the smallest class weight w
+
+    rho/M mean ln(w_i GMM'_i) >= -rho { 1/2 ln(2 pi b) + (1 + r)^2 / (2 f) - 1/M ln w }
+
+Without the sphere longer features would lower the push without end, so it needs a layer that projects.
+
+`released` is what the authors' code minimises: g_i lacks the factor
 (2 pi)^(-M/2), and R = -1/2 sum_i w_i sum_k eta_ik sum(block k of b~_i), where for K > 1 block k is not
 component k but the k-th run of M values of b~_i in [M, K] order. Floor and mixture are computed
 in log space, where the authors' float32 exponential underflows to zero gradient.
@@ -23,6 +44,7 @@ Every row of the paper's ablation (Table 1) is a setting here: K is the head's `
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
@@ -34,20 +56,27 @@ from dsui.density import LN_2PI
 from dsui.errors import DivergenceError
 from dsui.head import REGULARIZERS, HeadOutput, MoGMMHead, Regularizer
 
-Objective = Literal["bounded", "posterior", "sgvb", "literal", "released"]
+Objective = Literal["bounded", "posterior", "sgvb", "literal", "printed-stable", "released"]
 
 PAPER_RHO = 4.0
+"""The default of the two objectives that are printed as a pull and a push of log-densities."""
+PRINTED = ("literal", "printed-stable")
 LOG_FLOOR = math.log(1e-8)
 DIVERGED = 100.0
-"""`literal` has diverged when the mean log-density of the other classes passes -100 nats per feature dimension;
+"""`literal` stops when the mean log-density of the other classes passes -100 nats per feature dimension;
 a trained mixture gives some -10."""
+OWN_DENSITY = "own_log_density"
+LOST = 0.01
+"""`literal` diverges when the log-density of the own class has fallen by this, in nats per feature dimension. Where the
+push is weak enough to learn it rises: docs/research-log.md has both."""
 
 
 class DualSupervisedLoss:
     """`loss(out, y, head)` is the whole objective; `loss.terms` then holds its parts, detached.
 
-    rho defaults to 1, for `literal` to the paper's 4. `regularizer` None leaves Reg out.
-    terms: "cross_entropy", "dual" (the objective's own part) and, where there is one, "regularizer" (without gamma).
+    rho defaults to 1, for `literal` and `printed-stable` to the paper's 4. `regularizer` None leaves Reg out.
+    terms: "cross_entropy", "dual" (the objective's own part) and, where there is one, "regularizer" (without gamma);
+    for `literal` also "own_log_density", ln(w_t GMM_t) / M.
     """
 
     def __init__(
@@ -60,7 +89,7 @@ class DualSupervisedLoss:
         check_choice("objective", objective, get_args(Objective))
         check_choice("regularizer", regularizer, (*REGULARIZERS, None))
         if rho is None:
-            rho = PAPER_RHO if objective == "literal" else 1.0
+            rho = PAPER_RHO if objective in PRINTED else 1.0
         for name, value in (("rho", rho), ("gamma", gamma)):
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name} must be finite and not negative, got {value}.")
@@ -69,6 +98,7 @@ class DualSupervisedLoss:
 
     def __call__(self, out: HeadOutput, y: Tensor, head: MoGMMHead) -> Tensor:
         check_labels(y, *out.logits.shape)
+        check_bounded(self.objective, projects=head.projection is not None)
         parts = {"cross_entropy": F.cross_entropy(out.logits, y), "dual": self._dual(out, y, head)}
         total = parts["cross_entropy"] + parts["dual"]
         if self.regularizer is not None:
@@ -77,6 +107,8 @@ class DualSupervisedLoss:
                 released_regularizer(head) if released else head.regularizer(self.regularizer, out.log_mixing)
             )
             total = torch.add(total, parts["regularizer"], alpha=self.gamma)
+        if self.objective == "literal":
+            parts[OWN_DENSITY] = own(out.log_joint, y).mean() / head.in_features
         self.terms = {name: part.detach() for name, part in parts.items()}
         return total
 
@@ -87,11 +119,23 @@ class DualSupervisedLoss:
             case "posterior":
                 return posterior(out.class_scores, y, self.rho)
             case "sgvb":
-                return -own(out.class_scores, y).mean()
+                return -own(out.class_scores, y).mean() * (head.temperature / head.in_features)
             case "literal":
                 return literal(out.log_joint, y, self.rho, head.in_features)
+            case "printed-stable":
+                frozen = head.frozen_log_joint(out.features)
+                return printed_stable(out.log_joint, frozen, y, self.rho) / head.in_features
             case "released":
                 return posterior(released_scores(out, head), y, self.rho)
+
+
+def check_bounded(objective: Objective, projects: bool) -> None:
+    """Raise where `printed-stable` would have no lower bound."""
+    if objective == "printed-stable" and not projects:
+        raise ValueError(
+            "the objective printed-stable has a lower bound only on the sphere; choose a layer that projects "
+            "(project=true, head=mogmm) or another objective, as bounded."
+        )
 
 
 def own(scores: Tensor, y: Tensor) -> Tensor:
@@ -124,6 +168,25 @@ def literal(log_joint: Tensor, y: Tensor, rho: float, features: int) -> Tensor:
             'dimension. It has no minimum; train with objective="bounded".'
         )
     return (rho * push - pull).mean()
+
+
+def sign_of_divergence(densities: Sequence[float]) -> str | None:
+    """One sentence if the mixtures have begun to leave the features, from the `own_log_density` of every epoch so far.
+    The pull raises it; where it falls, the push has won."""
+    if not densities or densities[-1] >= max(densities) - LOST:
+        return None
+    best, now = max(densities), densities[-1]
+    return (
+        f"the literal objective diverges: an image's log-density under its own class has fallen from {best:.4g} "
+        f"to {now:.4g} nats per feature dimension, because pushing all mixtures away lowers the loss without "
+        "end; train with --set objective=bounded or printed-stable."
+    )
+
+
+def printed_stable(log_joint: Tensor, frozen: Tensor, y: Tensor, rho: float) -> Tensor:
+    """mean -ln(w_t GMM_t) + rho mean_{i != t} ln(w_i GMM'_i), from `frozen` [B, C], the densities GMM'."""
+    push = (frozen.sum(1) - own(frozen, y)) / (frozen.shape[1] - 1)
+    return (rho * push - own(log_joint, y)).mean()
 
 
 def released_scores(out: HeadOutput, head: MoGMMHead) -> Tensor:

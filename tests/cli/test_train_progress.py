@@ -43,7 +43,13 @@ def test_a_wish_to_stop_is_answered_at_once(capsys: pytest.CaptureFixture[str]) 
         assert capsys.readouterr().err == f"Note: {STOPPING}\n"
 
 
+def test_a_warning_stands_below_the_line_of_its_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    with TrainingProgress(silent=False, epochs=2) as progress:
+        progress.epoch({"epoch": 0, "loss": 1.0, "seconds": 1.0, "warning": "In epoch 1 something goes wrong."})
+    assert capsys.readouterr().err.splitlines()[1] == "Note: In epoch 1 something goes wrong."
+
+
 def test_nothing_is_said_when_silent(capsys: pytest.CaptureFixture[str]) -> None:
     with TrainingProgress(silent=True, epochs=2) as progress:
-        progress.epoch({"epoch": 0, "loss": 1.0, "seconds": 1.0})
+        progress.epoch({"epoch": 0, "loss": 1.0, "seconds": 1.0, "warning": "In epoch 1 something goes wrong."})
     assert capsys.readouterr().err == ""

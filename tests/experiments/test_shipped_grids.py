@@ -9,6 +9,7 @@ import pytest
 from dsui.evaluation.paper_tables import PaperRow, paper_rows
 from dsui.experiments.grid import Grid
 from dsui.experiments.grid_file import load_grid, names
+from dsui.methods.registry import effective_options
 
 FIVE = 5
 
@@ -20,8 +21,10 @@ def places(grid: Grid) -> Counter[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     ("name", "cells", "runs"),
     [
-        ("accuracy", 41 * FIVE, 33 * FIVE),  # the 41 numbers of Table 2, of which MC dropout's 8 share weights
-        ("ablation", 8 * FIVE, 8 * FIVE),
+        # the 41 numbers of Table 2, of which MC dropout's 8 share weights, and bbb on four sets and two backbones
+        ("accuracy", (41 + 8) * FIVE, (33 + 8) * FIVE),
+        ("ablation", (8 + 1) * FIVE, (8 + 1) * FIVE),
+        ("as-printed", 3 * 2, 3 * 2),
         ("open-set", 7 * 2 * FIVE, 7 * 2 * FIVE),
         ("noise", 6 * FIVE, 5 * FIVE),
         ("misclassification", 41 * FIVE, 33 * FIVE),
@@ -39,14 +42,14 @@ def places(grid: Grid) -> Counter[tuple[str, str, str]]:
         ("cifar10-attacks", 4, 4),
         ("cifar10-doubles-selection", 29, 21),
         ("digits-doubles", 5 * 6, 5 * 6),
-        (
-            "paper-sets",
-            162,
-            132,
-        ),  # 6 places by 5 seeds of 3 methods, by 3 of 2; 3 by 3 of 4; MC dropout's 30 share weights
+        # 6 places by 5 seeds of 3 methods, by 3 of 3; 3 by 3 of 4; MC dropout's 30 share weights
+        ("paper-sets", 180, 150),
+        ("rkl-selection", 5, 5),
+        ("geometry", 5 * 3, 5 * 3),
         ("small-net", 34, 33),
         ("small-net-long", 11, 8),
         ("small-net-modern", 24, 17),
+        ("small-net-printed", 9, 9),
     ],
 )
 def test_every_shipped_grid_has_the_cells_of_its_table(name: str, cells: int, runs: int) -> None:
@@ -63,7 +66,8 @@ def test_every_shipped_grid_is_named_in_the_test_above() -> None:
 
 def test_accuracy_runs_where_the_paper_prints_a_number_and_nowhere_else() -> None:
     printed = {(row.method, row.data, row.backbone) for row in paper_rows("table2")}
-    assert places(load_grid("accuracy")) == dict.fromkeys(printed, FIVE)
+    ours = {place: count for place, count in places(load_grid("accuracy")).items() if place[0] != "bbb"}
+    assert ours == dict.fromkeys(printed, FIVE)
 
 
 def test_ablation_trains_the_parts_of_table_1() -> None:
@@ -76,6 +80,34 @@ def test_ablation_trains_the_parts_of_table_1() -> None:
         for options in (cell.config.recipe.method_options for cell in load_grid("ablation").cells)
     }
     assert trained == {parts(row) for row in paper_rows("table1")}
+
+
+def test_the_printed_layer_has_none_of_the_parts_that_are_not_in_the_paper() -> None:
+    cells = {cell.label: cell.config for cell in load_grid("as-printed").cells}
+    printed = cells["layer and objective as printed"]
+    options = effective_options("dsui", printed.recipe, printed.options)
+    chosen = {key: options[key] for key in ("objective", "rho", "project", "logit_scale", "kappa", "regularizer")}
+    assert chosen == {
+        "objective": "literal",
+        "rho": 4.0,
+        "project": False,
+        "logit_scale": "one",
+        "kappa": None,
+        "regularizer": "reg-paper",
+    }
+    assert printed.recipe.neck
+    assert options["components"] == 8
+    released = cells["as released"].recipe
+    assert (released.name, released.method_options["head"]) == ("released", "released")
+
+
+def test_tables_of_the_paper_show_the_mixtures_beside_the_classifier() -> None:
+    for name in ("accuracy", "ablation", "misclassification", "noise", "ood-pairs", "fgsm", "paper-sets"):
+        for block in load_grid(name).table:
+            if "prediction" in block.scores and block.task == "accuracy":
+                assert "density" in block.scores, name
+            if "entropy" in block.scores:
+                assert {"density_max_probability", "density_entropy"} <= set(block.scores), name
 
 
 def test_noise_and_open_set_run_every_method_of_their_tables() -> None:

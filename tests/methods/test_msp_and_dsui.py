@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from dsui.density import LN_2PI
 from dsui.errors import DsuiError
 from dsui.evaluation.reliability import calibration_metrics
+from dsui.methods.dsui import DualSupervised
 from dsui.methods.registry import build, names
 from dsui.recipe import RecipeError
 from dsui.runs.recipe_file import load_recipe, method_options
-from dsui.scores import sphere_logits
+from dsui.scores import all_scores, reference, sphere_logits
 from tests.support.on_digits import images, means, predict, three_seeds, train, trainer_for
 
 
@@ -130,6 +131,56 @@ def test_kappa_sets_the_temperature_and_never_below_one() -> None:
     recipe = load_recipe("demo", "digits")
     made = [build("dsui", "small", 1, 10, recipe, {"kappa": kappa}) for kappa in (16.0, 64.0, 1000.0)]
     assert [float(method.get_buffer("head.temperature")) for method in made] == [8.0, 2.0, 1.0]  # of 128 features
+
+
+PRINTED_LAYER = {"project": False, "logit_scale": "one", "kappa": None}
+
+
+def test_the_layer_can_be_as_the_paper_prints_it() -> None:
+    recipe = load_recipe("demo", "digits", {"neck": True})
+    method = build(
+        "dsui", "small", 1, 10, recipe, {"objective": "literal", "regularizer": "reg-paper", **PRINTED_LAYER}
+    )
+    assert isinstance(method, DualSupervised)
+    head, pixels = method.eval().head, torch.rand(8, 1, 8, 8)
+    with torch.no_grad():
+        features, output, outputs = method.network(pixels), method(pixels), method.predict(pixels)
+    assert (head.projection, head.logit_scale, float(head.temperature)) == (None, 1.0, 1.0)
+    assert features.min() < 0 < features.max(), "after batch norm and LeakyReLU"
+    torch.testing.assert_close(output.features, features)
+    torch.testing.assert_close(output.logits, features @ head.class_weights.T)
+    torch.testing.assert_close(output.class_scores, output.log_joint)
+    assert outputs.norm is None
+    found = all_scores(outputs, reference([outputs]))
+    assert {"density_max_probability", "log_density", "sirc_energy"} <= found.keys()
+    assert not {"norm", "sphere_energy"} & found.keys()
+    torch.testing.assert_close(found["uncertainty"], found["sirc_energy"])
+
+
+def test_each_part_of_the_layer_is_switched_on_its_own() -> None:
+    recipe = load_recipe("demo", "digits")
+    for option, value in PRINTED_LAYER.items():
+        method = build("dsui", "small", 1, 10, recipe, {option: value})
+        assert isinstance(method, DualSupervised)
+        head = method.head
+        parts = (head.projection is None, head.log_logit_scale is None, float(head.temperature) == 1.0)
+        assert parts == tuple(option == other for other in PRINTED_LAYER)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"head": "released", "project": False}, "head=released has neither sphere nor .* leave out project, or"),
+        ({"head": "released", "kappa": 16.0, "scale": 16.0}, "leave out scale and kappa, or choose head=mogmm"),
+        ({"logit_scale": "one", "scale": 16.0}, "scale is where a learned logit scale starts; leave it out"),
+        ({"objective": "printed-stable", "project": False}, "printed-stable has a lower bound only on the sphere"),
+        ({"objective": "printed-stable", "head": "released"}, "printed-stable has a lower bound only on the sphere"),
+        ({"kappa": 0.0}, "kappa must be positive and finite"),
+    ],
+)
+def test_settings_of_the_layer_that_contradict_each_other_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build("dsui", "small", 1, 10, load_recipe("demo", "digits"), options)
 
 
 def test_options_belong_to_their_method() -> None:

@@ -121,6 +121,26 @@ def test_lines_without_some_of_the_tests_are_listed_apart_from_lines_without_any
     assert "Not tested (fewer than two runs): dpn. Tested in some columns only (fewer than two runs): msp." in note
 
 
+def test_a_score_that_the_reference_lacks_is_tested_against_its_uncertainty() -> None:
+    best, unlike = [0.95, 0.96, 0.97], [0.70, 0.71, 0.72]
+    rows = [
+        *runs("dsui", OURS, score="max_probability"),
+        *runs("dsui", best, score="uncertainty"),
+        *runs("c2ae", MSP, score="max_probability"),
+        *runs("c2ae", unlike, score="reconstruction"),
+    ]
+    figures = [AUROC._replace(score=score) for score in ("max_probability", "reconstruction")]
+    table = compare(rows, figures)
+    # two ways to the same float64 sums
+    assert cell(table, "c2ae", 1).p == pytest.approx(stats.ttest_ind(best, unlike).pvalue, rel=1e-9)
+    assert cell(table, "c2ae", 0).p == pytest.approx(stats.ttest_ind(OURS, MSP).pvalue, rel=1e-9)
+    assert cell(table, "dsui", 1) == Entry(), "what stands in is not shown as its figure"
+    assert "For scores that dsui lacks (reconstruction), its uncertainty is compared." in table.note
+    without = compare([row for row in rows if row.score != "uncertainty"], figures)
+    assert cell(without, "c2ae", 1).p is None
+    assert "Tested in some columns only (dsui lacks the figure): c2ae." in without.note
+
+
 def test_methods_trained_in_several_ways_have_a_line_for_each_and_are_never_averaged() -> None:
     rows = [
         *runs("dsui", [0.9, 0.91]),

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from scipy.spatial.distance import pdist
+from sklearn.preprocessing import normalize
 
-from studies.geometry import SEEDS, VARIANTS, Geometry, measure, read, table
+from dsui.data.registry import load as load_images
+from dsui.runs.model import load_model, run_facts
+from studies.geometry import SEEDS, VARIANTS, Geometry, main, measure, read, table
+from tests.support.tiny_grid import run_study, tiny_study
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,6 +46,49 @@ def test_the_push_does_not_enlarge_margins_over_the_pull_alone(measured: dict[st
     for bounded, sgvb in zip(measured["bounded"], measured["sgvb"], strict=True):
         assert bounded.within > sgvb.within
         assert bounded.between < sgvb.between
+
+
+GRID = """
+title: Tiny
+data: digits
+backbone: small
+recipe: demo
+set: {epochs: 1}
+seeds: [0]
+tasks: [misclassification]
+runs:
+  - {method: dsui}
+  - {method: msp, held_out: 0.2, label: "plain"}
+table:
+  - {task: accuracy, metrics: accuracy, scores: prediction}
+"""
+
+
+def test_the_runs_of_a_study_are_measured_on_the_features_before_their_last_layer(tmp_path: Path) -> None:
+    (tmp_path / "tiny.yaml").write_text(GRID)
+    rows = tmp_path / "rows.jsonl"
+    with pytest.raises(SystemExit, match=r"has no finished run of .* begin with dsui reproduce"):
+        main(rows, str(tmp_path / "tiny.yaml"), str(tmp_path / "study"))
+    study = tiny_study(tmp_path / "study", GRID)
+    run_study(study)
+    main(rows, str(tmp_path / "tiny.yaml"), str(tmp_path / "study"))
+    found = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert [(row["variant"], row["seed"], row["data"]) for row in found] == [
+        ("dsui", 0, "digits"),
+        ("plain", 0, "digits"),
+    ]
+    facts = run_facts(study.run_path(study.grid.cells[0]))
+    model, images = load_model(facts, torch.device("cpu")), load_images("digits", "test")
+    with torch.no_grad():
+        pixels = model.transform.plain(images.read(torch.arange(len(images.labels))))
+        h = model.method.get_submodule("network")(pixels).double().numpy()
+    z = normalize((h - h.mean(0)) / h.std(0, ddof=1))
+    means = [z[images.labels.numpy() == label].mean(0) for label in range(10)]
+    distances = [np.linalg.norm(row - means[label]) for row, label in zip(z, images.labels.tolist(), strict=True)]
+    assert found[0]["within"] == pytest.approx(np.mean(distances), rel=1e-5)  # float32 features of other batches
+    assert found[0]["between"] == pytest.approx(pdist(means).mean(), rel=1e-5)
+    assert "| plain | " in table(read(rows))
+    assert "±" not in table(read(rows)), "one run each"
 
 
 def test_the_committed_rows_are_reproduced(measured: dict[str, list[Geometry]]) -> None:

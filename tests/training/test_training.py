@@ -254,6 +254,36 @@ def test_a_checkpoint_of_another_network_is_told(tmp_path: Path) -> None:
         trained(tmp_path / "run", run, resume=True)
 
 
+def test_the_paper_loss_says_once_in_which_epoch_it_begins_to_diverge(tmp_path: Path) -> None:
+    run, said = config(objective="literal", epochs=6, peak_rate=0.02), []
+
+    class Listening(SilentReporter):
+        def epoch(self, row: dict[str, object]) -> None:
+            said.append(row.get("warning"))
+            if row["epoch"] == 3:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(InterruptedRun):
+        fit(run, load("digits", "train"), tmp_path / "run", CPU, World(), Listening())
+    fit(run, load("digits", "train"), tmp_path / "run", CPU, World(), Listening(), resume=True)
+    rows = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert [row.get("warning") for row in rows] == said, "and not again after the run is resumed"
+    (told,) = [row for row in rows if "warning" in row]
+    assert 0 < told["epoch"] <= 3
+    assert told["warning"].startswith(f"In epoch {told['epoch'] + 1} the literal objective diverges: ")
+    before = [row["own_log_density"] for row in rows[: told["epoch"]]]
+    assert told["own_log_density"] < max(before) - 0.01 <= before[-1]
+    trained(tmp_path / "pull", config(objective="literal", rho=0.0, epochs=3))
+    assert "warning" not in (tmp_path / "pull" / "log.jsonl").read_text(), "the pull alone learns"
+
+
+def test_what_a_method_said_is_the_advice_when_its_run_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dsui.training.meter.LARGEST_LOSS", 1e5)
+    run = config(objective="literal", epochs=30, peak_rate=0.03)
+    with pytest.raises(DivergenceError, match=r"is not a number or beyond.*literal objective diverges: .*objective=b"):
+        trained(tmp_path / "run", run)
+
+
 def test_the_paper_loss_stops_with_its_own_sentence(tmp_path: Path) -> None:
     run = config(objective="literal", peak_rate=0.1, rate_warm_up=0)
     with pytest.raises(DivergenceError, match=r"literal objective diverged|is not a number or beyond"):

@@ -11,6 +11,7 @@ from dsui.cli.terminal import stderr_console
 from dsui.experiments.cell_run import RunContext
 from dsui.experiments.grid import Cell
 from dsui.experiments.study import Job, Study
+from dsui.training.loop import WARNING
 
 LOGS = "logs"
 """Folder in a study for what the processes of its jobs print."""
@@ -50,7 +51,9 @@ class StudyProgress:
         self.update(f"loss {figures['loss']:.4g}" if figures.get("loss") else "training", done, total)
 
     def epoch(self, row: dict[str, object]) -> None:
-        """Nothing: the bar shows every step."""
+        """The bar shows every step; a warning names its cell."""
+        if WARNING in row:
+            self.note(f"{self.running}: {row[WARNING]}")
 
     def stopping(self) -> None:
         print_note(self.console, STOPPING)

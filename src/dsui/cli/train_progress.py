@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from dsui.cli.progress import STOPPING, format_duration, print_note
 from dsui.cli.terminal import stderr_console
 from dsui.errors import DsuiError
-from dsui.training.loop import IMAGES_PER_SECOND, Reporter
+from dsui.training.loop import IMAGES_PER_SECOND, WARNING, Reporter
 
 BAR_WIDTH = 12
 """A terminal of 80 columns has no more room beside the text."""
@@ -55,6 +55,8 @@ class TrainingProgress:
             left = f", {format_duration(seconds * (self.epochs - done))} left" if done < self.epochs else ""
             text = _format_figures(figures, 4).replace("accuracy", "training accuracy")
             self.console.print(f"epoch {done}/{self.epochs}: {text}, {seconds:.3g} s{left}", soft_wrap=True)
+        if WARNING in row:
+            print_note(self.console, str(row[WARNING]))
 
     def note(self, sentence: str) -> None:
         print_note(self.console, sentence)

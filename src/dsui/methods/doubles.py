@@ -14,7 +14,7 @@ The turned classes are there to have been pushed from; only `turned_evidence` st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -113,6 +113,9 @@ class Doubles(Method):
 
     def undecayed_parameters(self) -> Iterable[nn.Parameter]:
         return self.method.undecayed_parameters()
+
+    def warning(self, epochs: Sequence[Mapping[str, Any]]) -> str | None:
+        return self.method.warning(epochs)
 
     def log_row(self) -> dict[str, object]:
         return self.method.log_row()

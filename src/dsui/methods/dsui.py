@@ -13,26 +13,38 @@ those of the sphere, where the mixtures live.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dsui.backbones.neck import Ending
 from dsui.checks import check_positive
 from dsui.head import SCALE_AT_START, HeadOutput, MoGMMHead, Regularizer
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
-from dsui.objectives import DualSupervisedLoss, Objective, released_scores
+from dsui.objectives import (
+    OWN_DENSITY,
+    DualSupervisedLoss,
+    Objective,
+    check_bounded,
+    released_scores,
+    sign_of_divergence,
+)
 from dsui.outputs import Outputs, share_of_radius
 from dsui.recipe import Recipe
 from dsui.released import ReleasedHead
 
 MOST_COMPONENTS = 1024
 """Per class; means and variances grow with them."""
+KAPPA = 64.0
+"""The nats that all feature dimensions together contribute to a class score, by default."""
 ALIVE = 0.01
 """A component that holds at least this share of its class is alive."""
+LAYER = {"project": True, "logit_scale": "learned", "scale": SCALE_AT_START, "kappa": KAPPA}
+"""The options of the layer that the paper does not have, with their defaults."""
 
 
 class DualSupervised(Method):
@@ -48,8 +60,12 @@ class DualSupervised(Method):
     initialize       whether the mixtures start from k-means and EM when they begin
     decay_mixture    whether means, variances, mixing weights and the logit scale decay
     kappa            how many nats the M feature dimensions may contribute together to a class score: its temperature
-                     is tau = max(1, M / kappa)
-    scale            where the logit scale starts, times M
+                     is tau = max(1, M / kappa); None is a temperature of 1
+    scale            where a learned logit scale starts, times M
+    project          whether features are projected to the sphere
+    logit_scale      whether logits have a learned scale, or the scale one
+
+    The layer as printed has project False, logit_scale "one" and kappa None.
     """
 
     options_in_epochs: ClassVar[tuple[str, ...]] = ("density_warm_up",)
@@ -72,19 +88,31 @@ class DualSupervised(Method):
         density_warm_up: int = 0,
         initialize: bool = False,
         decay_mixture: bool = False,
-        kappa: float = 64.0,
+        kappa: float | None = KAPPA,
         scale: float = SCALE_AT_START,
+        project: bool = True,
+        logit_scale: Literal["learned", "one"] = "learned",
     ) -> None:
-        check_positive("kappa", kappa)
+        if kappa is not None:
+            check_positive("kappa", kappa)
         check_positive("scale", scale)
+        layer = {"project": project, "logit_scale": logit_scale, "scale": scale, "kappa": kappa}
+        _check_layer(head, layer)
+        check_bounded(objective, projects=project and head == "mogmm")
         super().__init__()
-        released = head == "released"
-        self.network = FeatureNetwork(backbone, channels, recipe, ending="normalized" if released else "linear")
+        self.network = FeatureNetwork(backbone, channels, recipe, ending=_ending(head, project))
         features = self.network.out_features
         self.head: MoGMMHead = (
             ReleasedHead(features, num_classes, components)
-            if released
-            else MoGMMHead(features, num_classes, components, logit_scale=scale, temperature=max(1.0, features / kappa))
+            if head == "released"
+            else MoGMMHead(
+                features,
+                num_classes,
+                components,
+                project=project,
+                logit_scale=scale if logit_scale == "learned" else None,
+                temperature=1.0 if kappa is None else max(1.0, features / kappa),
+            )
         )
         self.objective = DualSupervisedLoss(objective, rho, gamma, regularizer)
         self.density_warm_up, self.initialize, self.decay_mixture = density_warm_up, initialize, decay_mixture
@@ -159,6 +187,9 @@ class DualSupervised(Method):
         yield "rho", rho is None or 0 <= rho < math.inf, "null, or at least 0 and finite"
         yield "density_warm_up", 0 <= options["density_warm_up"] <= epochs, f"between 0 and the {epochs} epochs"
 
+    def warning(self, epochs: Sequence[Mapping[str, Any]]) -> str | None:
+        return sign_of_divergence([row[OWN_DENSITY] for row in epochs if OWN_DENSITY in row])
+
     def log_row(self) -> dict[str, object]:
         weights = self.head.mixing_weights.detach()
         return {
@@ -167,3 +198,22 @@ class DualSupervised(Method):
             "logit_scale": torch.as_tensor(self.head.logit_scale).item(),
             "mean_log_variance": self.head.log_variances.mean().item(),
         }
+
+
+def _ending(head: str, project: bool) -> Ending:
+    """How the paper's neck ends before this layer; see `dsui.backbones.neck`."""
+    if head == "released":
+        return "normalized"
+    return "linear" if project else "activated"
+
+
+def _check_layer(head: str, layer: Mapping[str, object]) -> None:
+    """Raise where one option of the layer makes another one meaningless; `layer` holds those of `LAYER`."""
+    changed = [name for name, value in layer.items() if value != LAYER[name]]
+    if head == "released" and changed:
+        raise ValueError(
+            f"the layer of head=released has neither sphere nor logit scale nor temperature; leave out "
+            f"{' and '.join(changed)}, or choose head=mogmm."
+        )
+    if layer["logit_scale"] == "one" and "scale" in changed:
+        raise ValueError("scale is where a learned logit scale starts; leave it out, or leave out logit_scale=one.")

@@ -149,6 +149,11 @@ class Method(nn.Module, ABC):
         del options, recipe
         yield from ()
 
+    def warning(self, epochs: Sequence[Mapping[str, Any]]) -> str | None:
+        """A sentence for the user if the log's rows so far show that training goes wrong; a run says it once."""
+        del epochs
+        return None
+
     def log_row(self) -> dict[str, object]:
         """What the log keeps of the method's state after an epoch."""
         return {}

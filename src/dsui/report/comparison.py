@@ -20,7 +20,7 @@ from dsui.report.comparison_lines import (
     without_partial_runs,
 )
 from dsui.report.comparison_notes import PARTIAL, rank_notes, row_notes, run_notes
-from dsui.report.significance import significance_tests
+from dsui.report.significance import significance_tests, stand_in
 from dsui.report.tables import Entry, Line, Table
 
 
@@ -55,11 +55,13 @@ def compare(
     if not figures:
         raise ValueError("there are no figures to compare; evaluate a run first.")
     wanted = set(figures)
-    shown = [row for row in latest_rows(rows) if any(figure_of(row, metric) in wanted for metric in row.metrics)]
+    latest = latest_rows(rows)
+    shown = [row for row in latest if any(figure_of(row, metric) in wanted for metric in row.metrics)]
     own = without_partial_runs(shown)
+    stand_ins = own_summaries(without_partial_runs(latest), {stand_in(figure) for figure in wanted})
     summaries = own_summaries(own, wanted) | published_summaries(quoted, figures)
     labels = line_labels(summaries)
-    p_values, test_notes = significance_tests(reference, summaries, labels, equal_variances, correct)
+    p_values, test_notes = significance_tests(reference, summaries, stand_ins, labels, equal_variances, correct)
     shared = shared_parts(figures)
     found = [
         Line(labels[key], tuple(_entry(cells.get(f), p_values.get((key, f))) for f in figures), key.quoted)

@@ -20,6 +20,9 @@ IMAGES = "images"
 SPLIT_SEED = 0
 """Draws the held-out images: one seed for all runs, so that models are compared on the same images."""
 
+READ_AT_ONCE = 256
+"""Images that are in memory together while they are only checked."""
+
 
 def usual_share(data: str) -> float:
     """The share of the training images that is held out by default."""
@@ -31,6 +34,13 @@ def read_split(config: RunConfig, name: str, split: str, root: Path | None) -> I
     if name.startswith(FOLDER):
         return load(name, split, size=config.size, channels=config.channels, skip_bad=config.skip_bad)
     return load(name, split, root)
+
+
+def check_readable(images: ImageSet | None) -> None:
+    """Read all images once, so that an unreadable file is reported before the training and not after it."""
+    if images is not None:
+        for part in torch.arange(len(images.labels)).split(READ_AT_ONCE):
+            images.read(part)
 
 
 def training_images(config: RunConfig, whole: ImageSet) -> ImageSet:

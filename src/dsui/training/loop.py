@@ -12,7 +12,7 @@ import traceback
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -22,8 +22,9 @@ from dsui.errors import DivergenceError, DsuiError, Stopped
 from dsui.runs.calibration import CALIBRATION, measure
 from dsui.runs.checkpoint import SHORTEST_PAUSE, Pacer, check_room
 from dsui.runs.config import RunConfig
-from dsui.runs.folder import RunFolder
-from dsui.runs.images import IMAGES
+from dsui.runs.folder import LOG, RunFolder
+from dsui.runs.images import IMAGES, check_readable
+from dsui.runs.log import read_log
 from dsui.training.distributed import World
 from dsui.training.interruption import Interruption
 from dsui.training.memory import fitting_batch, release
@@ -34,11 +35,11 @@ from dsui.training.trainer import Trainer
 
 REPORT_SECONDS = 1.0
 IMAGES_PER_SECOND = "images_per_second"
+WARNING = "warning"
+"""Key in a log row: what the method said of its training in this epoch."""
 LARGEST_WEIGHT = 1e6
 """A weight beyond this has diverged."""
 ADVICE = "train again with a lower rate (--set peak_rate=...) or a clipped gradient (--set clip=1)."
-READ_AT_ONCE = 256
-"""Images of the held-out part that are in memory together."""
 STATE_COPIES = 4
 """A checkpoint is about four times the weights: themselves, two moments of the optimizer and an average."""
 KEPT_STATES = 3
@@ -57,7 +58,7 @@ class Reporter(Protocol):
         ...
 
     def epoch(self, row: dict[str, object]) -> None:
-        """Called after each epoch with what was logged."""
+        """Called after each epoch with what was logged; under `WARNING` there may be a sentence for the user."""
         ...
 
     def note(self, sentence: str) -> None:
@@ -126,7 +127,7 @@ def fit(
                     on_error.callback(folder.discard)
                 trainer = build(config)
                 if folder is not None:
-                    _check_readable(held_out)
+                    check_readable(held_out)
                     weights = sum(tensor.nbytes for tensor in trainer.method.state_dict().values())
                     check_room(out, KEPT_STATES * STATE_COPIES * weights - folder.stored_bytes)
                 on_error.pop_all()
@@ -151,13 +152,6 @@ def fit(
         raise DsuiError(f"a batch of {config.recipe.batch} does not fit into the memory of {device}; {advice}.")
 
 
-def _check_readable(images: ImageSet | None) -> None:
-    """Read all images once, so that an unreadable file is reported before the training and not after it."""
-    if images is not None:
-        for part in torch.arange(len(images.labels)).split(READ_AT_ONCE):
-            images.read(part)
-
-
 class _Loop:
     """The epochs of a run with what happens between its steps: progress, checkpoints, and the wish to stop."""
 
@@ -177,6 +171,7 @@ class _Loop:
         self.epoch_began = time.monotonic()
         self.steps_reported = 0
         self.last_saved = 0
+        self.rows: list[dict[str, Any]] = []
 
     def run(self, resume: bool) -> None:
         """Train to the end. A process that loses another one says so instead of repeating its backend's message."""
@@ -192,6 +187,8 @@ class _Loop:
         if resume:
             load_checkpoint(trainer, self.folder, self.out, self.reporter.note)
             self.last_saved = self.step.steps_done
+            if self.folder is not None:
+                self.rows = read_log(self.out / LOG).rows
         first, start = divmod(self.step.steps_done, per_epoch)
         self.steps_reported = self.step.steps_done
         for epoch in range(first, trainer.recipe.epochs):
@@ -251,10 +248,18 @@ class _Loop:
         seconds = time.monotonic() - self.epoch_began
         figures = self._figures()
         row: dict[str, object] = {"epoch": epoch, "step": self.step.steps_done, **figures, "seconds": round(seconds, 3)}
+        self.rows.append(row)
+        row |= self._warning(epoch)
         if self.folder is not None:
             self.folder.log({**row, **self.trainer.method.log_row()})
         self.reporter.epoch(row)
         self.step.meter.reset()
+
+    def _warning(self, epoch: int) -> dict[str, str]:
+        """What the method says of a training that goes wrong, unless the log has it already."""
+        said = any(WARNING in row for row in self.rows)
+        sentence = None if said else self.trainer.method.warning(self.rows)
+        return {} if sentence is None else {WARNING: f"In epoch {epoch + 1} {sentence}"}
 
     def _figures(self) -> dict[str, float]:
         """Means over the epoch so far, over this process's samples; at its end over those of all processes."""
@@ -268,26 +273,22 @@ class _Loop:
         step = int(self.step.meter.diverged_at.item())
         if step >= 0:
             epoch = step // self.trainer.steps_per_epoch
-            raise DivergenceError(
-                f"the loss of step {step} (epoch {epoch}) is not a number or beyond {LARGEST_LOSS:g}; "
-                f"{self._last_checkpoint()}; {ADVICE}"
-            )
+            raise self._diverged(f"the loss of step {step} (epoch {epoch}) is not a number or beyond {LARGEST_LOSS:g}")
 
     def _check_weights(self) -> None:
         """The last loss was computed before the last update, which may have ruined the weights."""
         largest = torch.stack([parameter.detach().abs().max() for parameter in self.trainer.method.parameters()]).max()
         if not bool(largest < LARGEST_WEIGHT):  # also where it is nan
-            raise DivergenceError(
-                f"a weight after step {self.step.steps_done} is not a number or beyond {LARGEST_WEIGHT:g}; "
-                f"{self._last_checkpoint()}; {ADVICE}"
+            raise self._diverged(
+                f"a weight after step {self.step.steps_done} is not a number or beyond {LARGEST_WEIGHT:g}"
             )
 
-    def _last_checkpoint(self) -> str:
-        return (
-            f"the last good checkpoint is of step {self.last_saved}"
-            if self.last_saved
-            else "there is no checkpoint yet"
-        )
+    def _diverged(self, what: str) -> DivergenceError:
+        """What the method has said of it is better advice than a lower rate."""
+        last = f"the last good checkpoint is of step {self.last_saved}"
+        kept = last if self.last_saved else "there is no checkpoint yet"
+        advice = next((f"{row[WARNING]}" for row in self.rows if WARNING in row), ADVICE)
+        return DivergenceError(f"{what}; {kept}; {advice}")
 
     def _save(self) -> None:
         self._check()
