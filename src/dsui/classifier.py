@@ -212,5 +212,5 @@ class _Lines:
 
     def epoch(self, row: dict[str, object]) -> None:
         if self.verbose:
-            figures = ", ".join(f"{name} {row[name]:.4g}" for name in ("loss", "accuracy", "seconds"))
+            figures = ", ".join(f"{name} {row[name]:.4g}" for name in ("loss", "accuracy", "seconds") if name in row)
             print(f"epoch {row['epoch']}: {figures}", file=sys.stderr)

@@ -10,9 +10,8 @@ learn only a blur. The own uncertainty "reconstruction" is the error under the l
 
     r(x) = min_j |x - x_j|
 
-The published method has two stages, first f, W and b, then G and H with f frozen. Here they are two turns of every
-step: the second updates G and H alone, on features without gradients from f in evaluation mode. Both follow one
-schedule, so that f no longer changes when the rate has fallen.
+There are two stages, of half of the epochs each and with a schedule of the rate each: first f, W and b, then G and H
+with f frozen, which is in evaluation mode and gets no gradient.
 """
 
 from __future__ import annotations
@@ -63,11 +62,19 @@ class ConditionedAutoEncoder(Method):
         self.decoder = Decoder(features, channels, decoder_width(self.network.backbone.out_features, 4))
         self.pixels = Pixels(recipe.mean, recipe.std)
         self.register_buffer("codes", 2 * torch.eye(num_classes) - 1, persistent=False)
+        self.decoding_from = (recipe.epochs + 1) // 2
 
     def turns(self) -> Sequence[Turn]:
         classifying = (*self.network.parameters(), *self.output.parameters())
         decoding = (*self.gain.parameters(), *self.shift.parameters(), *self.decoder.parameters())
-        return Turn(classifying), Turn(decoding, self.decoder_rate)
+        return Turn(classifying, phase=0), Turn(decoding, self.decoder_rate, phase=1)
+
+    def phase_at(self, epoch: int) -> int:
+        """0 while the classifier learns, 1 while the decoder does."""
+        return int(epoch >= self.decoding_from)
+
+    def schedule_starts(self) -> Sequence[int]:
+        return 0, self.decoding_from
 
     def forward(self, images: Tensor) -> Tensor | EncodedImages:
         """Logits [B, C]; in the second turn the features that `loss` decodes, because only it knows the labels."""
