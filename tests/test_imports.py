@@ -16,7 +16,7 @@ from tests.support.fences import ROOT
 ROOMS = """
 errors spelling lazy_registry checks progress host_memory device
 fused density em projection head released objectives
-weibull
+weibull pareto
 outputs score_table scores recipe
 backbones
 methods

@@ -77,11 +77,9 @@ def fit_unusual_distances(distances: Tensor, labels: Tensor, means: Tensor, tail
     return UnusualDistances(means, least, fit_weibull(padded - least[:, None] + 1, padded >= 0))
 
 
-def discounted(logits: Tensor, unusual: Tensor, alpha: int) -> tuple[Tensor, Tensor]:
-    """OpenMax's discount of logits [N, C] by the probabilities that they are unusual: what is left of y - min_c y_c
-    [N, C], and what was taken away [N]. The i-th largest loses the share unusual (alpha + 1 - i) / alpha, i <= alpha.
-    """
-    v = logits - logits.amin(1, keepdim=True)
+def discounted(v: Tensor, unusual: Tensor, alpha: int) -> tuple[Tensor, Tensor]:
+    """OpenMax's discount of v [N, C] by the probabilities that they are unusual: what is left of v [N, C], and what was
+    taken away [N]. The i-th largest loses the share unusual (alpha + 1 - i) / alpha, i <= alpha."""
     largest, where = v.topk(alpha)
     ranks = torch.arange(alpha, 0, -1, dtype=v.dtype, device=v.device) / alpha
     removed = largest * unusual.gather(1, where) * ranks

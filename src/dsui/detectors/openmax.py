@@ -50,5 +50,5 @@ class OpenMax(Detector):
         unusual = self._tails.probability(y)
         if self.variant == "neal":
             return -(y * (1 - unusual)).logsumexp(1)
-        left, removed = discounted(y, unusual, min(self.alpha, y.shape[1]))
+        left, removed = discounted(y - y.amin(1, keepdim=True), unusual, min(self.alpha, y.shape[1]))
         return removed - left.logsumexp(1)

@@ -65,8 +65,8 @@ class ImageSources:
         return self._own("test", "test", lambda whole: known_images(self.config, whole))
 
     def unknown(self) -> ImageSource:
-        """The images of the classes the run was not trained on: of the test split, or beside held-out images, with which
-        settings are chosen, of the training split."""
+        """The images of the classes the run was not trained on: of the test split, or of the training split beside
+        held-out images, by which settings are chosen."""
         known = self.config.known
         if known is None:
             raise DsuiError("this run knows all classes of its data; for the open-set task, train with --known neal-0.")

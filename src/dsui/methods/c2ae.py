@@ -11,12 +11,14 @@ learn only a blur. The own uncertainty "reconstruction" is the error under the l
     r(x) = min_j |x - x_j|
 
 There are two stages, of half of the epochs each and with a schedule of the rate each: first f, W and b, then G and H
-with f frozen, which is in evaluation mode and gets no gradient.
+with f frozen, which is in evaluation mode and gets no gradient. At the end a threshold r_0 is set on errors of training
+images, where P(|x - x_y| > t) + P(|x - x_j| < t), j a wrong label, is least in t (`dsui.pareto`). The own uncertainty
+"unknown" is r(x) - r_0: the image belongs to no class if it is above 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -27,6 +29,7 @@ from dsui.backbones.decoder import Decoder, Pixels, decoder_width, resize
 from dsui.methods.method import Method, Turn
 from dsui.methods.network import FeatureNetwork, OutputLayer, evaluation_mode
 from dsui.outputs import Outputs
+from dsui.pareto import threshold_between
 from dsui.recipe import Recipe
 
 DECODER_RATES = {"sgd": 5.0, "adam": 1.0}
@@ -46,6 +49,7 @@ class ConditionedAutoEncoder(Method):
     """The network of the baseline, and a decoder a quarter as wide as the backbone's features; `match_weight` is a."""
 
     codes: Tensor
+    threshold: Tensor
 
     def __init__(
         self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, match_weight: float = 0.9
@@ -62,6 +66,7 @@ class ConditionedAutoEncoder(Method):
         self.decoder = Decoder(features, channels, decoder_width(self.network.backbone.out_features, 4))
         self.pixels = Pixels(recipe.mean, recipe.std)
         self.register_buffer("codes", 2 * torch.eye(num_classes) - 1, persistent=False)
+        self.register_buffer("threshold", torch.zeros((), dtype=torch.float64))
         self.decoding_from = (recipe.epochs + 1) // 2
 
     def turns(self) -> Sequence[Turn]:
@@ -95,12 +100,23 @@ class ConditionedAutoEncoder(Method):
         assert isinstance(output, Tensor), "the second turn has no logits"
         return output
 
+    @torch.no_grad()
+    def complete(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Set the threshold."""
+        right, other = [], []
+        for images, labels in batches:
+            features, pixels = self.network(images), self.pixels.from_inputs(images)
+            right.append(self._image_errors(features, labels, pixels))
+            other.append(self._image_errors(features, wrong_labels(labels, self.num_classes), pixels))
+        self.threshold.copy_(threshold_between(torch.cat(right), torch.cat(other)))
+
     def predict(self, images: Tensor) -> Outputs:
         """Decodes once for each class, one class after another, so that memory does not grow with their number. Attacks
         and detectors get the gradient of the logits without that of the decoder."""
         features = self.network(images)
         with torch.no_grad():
-            own = {"reconstruction": self._least_error(features, self.pixels.from_inputs(images))}
+            least = self._least_error(features, self.pixels.from_inputs(images))
+        own = {"reconstruction": least, "unknown": least - self.threshold}
         return Outputs(features, self.output(features), own=own, weight=self.output.weight, bias=self.output.bias)
 
     def _decoding_loss(self, encoded: EncodedImages, labels: Tensor) -> Tensor:
@@ -125,9 +141,12 @@ class ConditionedAutoEncoder(Method):
         """[B], in float64"""
         least = torch.full((len(features),), torch.inf, dtype=torch.float64, device=features.device)
         for label in torch.arange(self.num_classes, device=features.device).split(1):
-            errors = _errors(self._decode(features, label), pixels)
-            least = least.minimum(errors.mean((1, 2, 3), dtype=torch.float64))
+            least = least.minimum(self._image_errors(features, label, pixels))
         return least
+
+    def _image_errors(self, features: Tensor, labels: Tensor, pixels: Tensor) -> Tensor:
+        """[B], in float64, under one label per image or one label for all"""
+        return _errors(self._decode(features, labels), pixels).mean((1, 2, 3), dtype=torch.float64)
 
 
 def wrong_labels(labels: Tensor, num_classes: int) -> Tensor:

@@ -20,8 +20,8 @@ logit of the unknown class is fixed at 0. This is as general as a logit of its o
 all logits are shifted; and P(unknown) orders images as the energy of y does.
 
 At the end OpenMax (`dsui.weibull`) is fitted to the C + 1 logits of training images and of fakes, as far as they are
-classified correctly. It takes from unusual logits and gives to the unknown class. With v the discounted logits, all
-minus the least, and d the sum of what was taken, the own uncertainty is
+classified correctly. It takes from unusual logits and gives to the unknown class. With v the discounted logits and d
+the sum of what was taken, as in the published code also of negative ones, the own uncertainty is
 
     unknown = ln (e^{v_{C+1}} + e^d) / sum_c e^{v_c}
 """

@@ -16,7 +16,8 @@ The square is (1 + cos pi x) / 2 without its cancellation near x = 1, so the las
 Held cosine: the cosine, which keeps its value after the share `swa_start` of the steps. Weights that are averaged there
 (`average: swa`) keep moving, and their mean lies in a flatter place than any of them (Izmailov et al., UAI 2018).
 
-A method with stages (`Method.schedule_starts`) has the whole schedule once for each, its lengths shrunk with the epochs.
+A method with stages (`Method.schedule_starts`) has the whole schedule once for each, with lengths shrunk like the
+epochs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ LOWEST = 1e-6
 
 
 def rates(recipe: Recipe, steps_per_epoch: int, starts: Sequence[int] = (0,)) -> Tensor:
-    """[epochs * steps_per_epoch] float64; the schedule begins in each of the epochs `starts`, of which the first is 0."""
+    """[epochs * steps_per_epoch] float64; the schedule begins in each of the epochs `starts`, the first of them 0."""
     check_at_least("steps_per_epoch", steps_per_epoch, 1)
     lengths = [end - start for start, end in pairwise((*starts, recipe.epochs)) if end > start]
     return torch.cat([_stage_rates(_shrunk(recipe, length), steps_per_epoch) for length in lengths])

@@ -154,7 +154,7 @@ class Trainer:
             torch.manual_seed(splitmix64(self.config.seed) >> 1)  # layers that sample draw the same after a resume
             reestimate(self.method, self._inputs(self.recipe.epochs))
         self.method.eval()
-        torch.manual_seed(splitmix64(self.config.seed) >> 1)
+        torch.manual_seed(splitmix64(self.config.seed) >> 1)  # methods that draw do so likewise
         self.method.complete(self._labelled_inputs(self.recipe.epochs))
 
     def state(self) -> dict[str, Any]:

@@ -19,7 +19,8 @@ BEHIND_TERMS = {"accuracy", "seconds"}
 
 @styled
 def losses(name: str, log: Log) -> Drawing:
-    """The loss and its terms, which stand before the accuracy and the seconds in each row; on a log axis where all are positive."""
+    """The loss and its terms, which stand before the accuracy and the seconds in each row; on a log axis where all are
+    positive."""
     figure, axes = new_panel()
     terms = dict.fromkeys(key for row in log for key in takewhile(lambda key: key not in BEHIND_TERMS, row))
     series = {key: _points(log, key) for key in terms if key not in COUNTERS}
