@@ -70,7 +70,6 @@ class GenerativeOpenMax(MaxSoftmax):
     7.5e-4.
     """
 
-    takes_copies: bool = False
     means: Tensor
     least: Tensor
     shape: Tensor
