@@ -66,12 +66,15 @@ class UnusualDistances(NamedTuple):
         return self.weibull.cdf(distances - self.least + 1)
 
 
-def fit_unusual_distances(distances: Tensor, labels: Tensor, means: Tensor, tail: int) -> UnusualDistances:
-    """From the distances [N] of samples to the means of their own classes; the largest `tail` of a class count. Every
-    class needs a sample."""
+def fit_unusual_distances(
+    distances: Tensor, labels: Tensor, means: Tensor, tail: int, share: float = 1.0
+) -> UnusualDistances:
+    """From the distances [N] of samples to the means of their own classes. The largest `tail` of a class count, but no
+    more than that share of it, or two. Every class needs a sample."""
     counts = torch.bincount(labels, minlength=len(means)).tolist()
     by_class = distances[labels.argsort(stable=True)].split(counts)
-    tails = [each.topk(min(tail, len(each))).values for each in by_class]
+    sizes = [min(tail, max(2, int(share * len(each))), len(each)) for each in by_class]
+    tails = [each.topk(size).values for each, size in zip(by_class, sizes, strict=True)]
     padded = torch.nn.utils.rnn.pad_sequence(tails, batch_first=True, padding_value=-1.0)
     least = torch.stack([each[-1] for each in tails])
     return UnusualDistances(means, least, fit_weibull(padded - least[:, None] + 1, padded >= 0))

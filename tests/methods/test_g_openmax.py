@@ -147,24 +147,25 @@ def test_energy_orders_as_the_probability_of_the_unknown_does() -> None:
 
 def test_unknown_is_openmax_with_one_more_class_fitted_to_images_and_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     method, generator = made(classes=4).eval(), torch.Generator().manual_seed(2)
-    labels = torch.arange(40) % 4
-    own = torch.randn(3, 40, 4, generator=generator) + 3 * F.one_hot(labels, 4)
-    fakes, meant = torch.randn(3, 30, 4, generator=generator) - 2, torch.randint(4, (3, 30), generator=generator)
+    labels = torch.arange(160) % 4
+    own = torch.randn(3, 160, 4, generator=generator) + 3 * F.one_hot(labels, 4)
+    fakes, meant = torch.randn(3, 90, 4, generator=generator) - 2, torch.randint(4, (3, 90), generator=generator)
     outputs = iter(ClassifierOutput(torch.cat(parts), main) for *parts, main in zip(own, fakes, meant, strict=True))
     monkeypatch.setattr(method, "_with_fakes", lambda _: next(outputs))
-    method.complete([(pixels(40), labels)] * 3)
+    method.complete([(pixels(160), labels)] * 3)
     with torch.no_grad():
         method.output.weight.mul_(60)
         found = method.predict(pixels(16))
     y = F.pad(torch.cat([own.flatten(0, 1), fakes[fakes.argmax(2) != meant]]), (0, 1)).double().numpy()
-    truth = np.concatenate([labels.repeat(3), np.full(len(y) - 120, 4)])
+    truth = np.concatenate([labels.repeat(3), np.full(len(y) - 480, 4)])
     classes = [y[(truth == c) & (y.argmax(1) == c)] for c in range(5)]
-    assert 20 < min(map(len, classes)) < max(map(len, classes)) < len(y) / 3  # tails are parts of their classes
+    sizes = [max(2, len(each) // 10) for each in classes]
+    assert 2 < min(sizes) < max(sizes) <= 20
     expected = []
     for row in F.pad(found.logits, (0, 1)).double().numpy():
         left, given = row.copy(), 0.0
         for place, c in enumerate(np.argsort(-row)):
-            far = np.sort(np.linalg.norm(classes[c] - classes[c].mean(0), axis=1))[-20:]
+            far = np.sort(np.linalg.norm(classes[c] - classes[c].mean(0), axis=1))[-sizes[c] :]
             distance = np.linalg.norm(row - classes[c].mean(0)) - far.min() + 1
             share = weibull_min.cdf(distance, *weibull_min.fit(far - far.min() + 1, floc=0)) * (5 - place) / 5
             left[c] -= row[c] * share

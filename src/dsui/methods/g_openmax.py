@@ -50,8 +50,9 @@ NOISE = 100
 """Length of e."""
 FAKES = 0.5
 """Fakes for each image of the batch, in the classifier's turn."""
-TAIL = 20
-"""The most samples of a class that OpenMax is fitted to."""
+TAIL, TAIL_SHARE = 20, 0.1
+"""The most samples of a class that OpenMax is fitted to, and the largest share: with more, ordinary samples would count
+as unusual where classes are small."""
 MOMENTUM = 0.5
 """The momentum of G and D, usual for such pairs: with Adam's 0.9, G generated the same image always."""
 
@@ -153,7 +154,7 @@ class GenerativeOpenMax(MaxSoftmax):
         y, truth = y[chosen], truth[chosen]
         means = torch.zeros_like(self.means).index_add_(0, truth, y) / torch.bincount(truth)[:, None]
         distances = torch.linalg.vector_norm(y - means[truth], dim=1)
-        for name, value in _tensors(fit_unusual_distances(distances, truth, means, TAIL)).items():
+        for name, value in _tensors(fit_unusual_distances(distances, truth, means, TAIL, TAIL_SHARE)).items():
             getattr(self, name).copy_(value)
 
     def predict(self, images: Tensor) -> Outputs:
