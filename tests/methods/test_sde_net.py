@@ -152,7 +152,7 @@ def test_prediction_is_the_mean_of_the_draws_and_its_information_what_they_disag
 @pytest.mark.parametrize("scale", [10.0, 1000.0])
 def test_what_is_drowned_is_pooled_to_the_same_features_however_strong_the_noise(scale: float) -> None:
     """ReLU of N(0, 1) has the mean 1 / sqrt(2 pi) = 0.399 and the variance 0.341. The norm over two channels takes half
-    of what x and x^2 explain of it, 1/4 and 0.080, and the mean over 256 positions leaves sqrt(0.176 / 256) = 0.0262."""
+    of what x and x^2 explain of it, 1/4 and 0.080. The mean over 256 positions leaves sqrt(0.176 / 256) = 0.0262."""
     pooled = Pooling(64)(scale * torch.randn(200, 64, 16, 16, generator=torch.Generator().manual_seed(0)))
     assert pooled.mean().item() == pytest.approx(0.399, abs=0.002)
     assert pooled.std().item() == pytest.approx(0.0262, rel=0.05)  # 12,800 values: 0.6 %
