@@ -17,6 +17,7 @@ ROOMS = """
 errors excerpt regular_file plain_yaml plain_json schema
 spelling lazy_registry differentiation checks progress host_memory device spreadsheet
 fused matrix_product density divergence em projection head released objectives
+weibull pareto
 outputs score_table scores recipe
 backbones
 methods

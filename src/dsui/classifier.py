@@ -213,7 +213,7 @@ class _Lines:
 
     def epoch(self, row: dict[str, object]) -> None:
         if self.verbose:
-            figures = ", ".join(f"{name} {row[name]:.4g}" for name in ("loss", "accuracy", "seconds"))
+            figures = ", ".join(f"{name} {row[name]:.4g}" for name in ("loss", "accuracy", "seconds") if name in row)
             print(f"epoch {row['epoch']}: {figures}", file=sys.stderr)
         if WARNING in row:
             warnings.warn(str(row[WARNING]), stacklevel=2)

@@ -8,8 +8,8 @@ import torch
 from scipy.stats import weibull_min
 
 from dsui.detectors.openmax import OpenMax
-from dsui.detectors.weibull import Weibull, fit_weibull
 from dsui.outputs import Outputs
+from dsui.weibull import Weibull, fit_weibull
 from tests.support.toy_features import CLASSES, classified, faint, in_domain, spiked
 
 TEST = Outputs.concatenated([classified(in_domain(8, 1).features), faint(40), spiked(40)])

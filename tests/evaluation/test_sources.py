@@ -56,6 +56,15 @@ def test_held_out_images_are_no_training_images() -> None:
     assert sources(held_out=0.2, part="test").own().load().labels.shape == (797,)
 
 
+def test_unknown_images_beside_held_out_ones_are_of_the_training_split() -> None:
+    held = sources(known=KNOWN, held_out=0.2, part="held-out")
+    unknown, train = held.unknown().load(), load("digits", "train")
+    assert torch.equal(
+        unknown.read(torch.arange(len(unknown.labels))), train.read((train.labels > 5).nonzero().flatten())
+    )
+    assert held.unknown().name != sources(known=KNOWN).unknown().name
+
+
 def test_a_run_that_held_nothing_out_or_knows_all_classes_says_so() -> None:
     with pytest.raises(DsuiError, match="held no images out"):
         sources(part="held-out").own().load()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from scipy.special import logsumexp
+from scipy.stats import weibull_min
 from torch import Tensor
 
 from dsui import scores
@@ -142,13 +145,56 @@ def test_energy_orders_as_the_probability_of_the_unknown_does() -> None:
     assert torch.equal(scores.energy(logits).argsort(), unknown.argsort())
 
 
+def test_unknown_is_openmax_with_one_more_class_fitted_to_images_and_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    method, generator = made(classes=4).eval(), torch.Generator().manual_seed(2)
+    labels = torch.arange(160) % 4
+    own = torch.randn(3, 160, 4, generator=generator) + 3 * F.one_hot(labels, 4)
+    fakes, meant = torch.randn(3, 90, 4, generator=generator) - 2, torch.randint(4, (3, 90), generator=generator)
+    outputs = iter(ClassifierOutput(torch.cat(parts), main) for *parts, main in zip(own, fakes, meant, strict=True))
+    monkeypatch.setattr(method, "_with_fakes", lambda _: next(outputs))
+    method.complete([(pixels(160), labels)] * 3)
+    with torch.no_grad():
+        method.output.weight.mul_(60)
+        found = method.predict(pixels(16))
+    y = F.pad(torch.cat([own.flatten(0, 1), fakes[fakes.argmax(2) != meant]]), (0, 1)).double().numpy()
+    truth = np.concatenate([labels.repeat(3), np.full(len(y) - 480, 4)])
+    classes = [y[(truth == c) & (y.argmax(1) == c)] for c in range(5)]
+    sizes = [max(2, len(each) // 10) for each in classes]
+    assert 2 < min(sizes) < max(sizes) <= 20
+    expected = []
+    for row in F.pad(found.logits, (0, 1)).double().numpy():
+        left, given = row.copy(), 0.0
+        for place, c in enumerate(np.argsort(-row)):
+            far = np.sort(np.linalg.norm(classes[c] - classes[c].mean(0), axis=1))[-sizes[c] :]
+            distance = np.linalg.norm(row - classes[c].mean(0)) - far.min() + 1
+            share = weibull_min.cdf(distance, *weibull_min.fit(far - far.min() + 1, floc=0)) * (5 - place) / 5
+            left[c] -= row[c] * share
+            given += row[c] * share
+        expected.append(np.logaddexp(left[4], given) - logsumexp(left[:4]))
+    # scipy fits with four digits
+    torch.testing.assert_close(found.own["unknown"], torch.tensor(expected), rtol=1e-2, atol=1e-2)
+    assert np.std(expected) > 0.1
+
+
+def test_without_fakes_that_the_classifier_misjudges_nothing_is_discounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = made(classes=4).eval()
+    none = ClassifierOutput(torch.eye(4).repeat(2, 1), torch.arange(4))
+    monkeypatch.setattr(method, "_with_fakes", lambda _: none)
+    method.complete([(pixels(4), torch.arange(4))])
+    with torch.no_grad():
+        found = method.predict(pixels())
+    # what is given to the unknown is 0, whose exponential is that of the logit of the unknown
+    expected = np.log(2) + scores.energy(found.logits)
+    torch.testing.assert_close(found.own["unknown"], expected, rtol=1e-9, atol=1e-9)  # float64
+
+
 @cache
 def on_digits() -> TrainedRun:
-    return train_new("g-openmax", 0, None, epochs=60, generator_rate=0.67)
+    return train_new("g-openmax", 0, None, epochs=60, batch=32, generator_rate=1.33)
 
 
 def test_the_generator_draws_digits_that_another_net_reads() -> None:
-    """Right 63 %, 49 % and 89 % of the time with three seeds; a tenth is chance, and that of a collapsed one."""
+    """Right 62 %, 54 % and 78 % of the time with three seeds; a tenth is chance, and that of a collapsed one."""
     method = on_digits().trainer.method.eval()
     assert isinstance(method, GenerativeOpenMax)
     torch.manual_seed(0)
@@ -157,11 +203,11 @@ def test_the_generator_draws_digits_that_another_net_reads() -> None:
     reader = train_new("msp", 1).trainer.method.eval()
     right = reader(method.pixels.to_inputs(drawn)).argmax(1) == codes.argmax(1)
     assert right.double().mean() > 0.4
-    assert drawn.view(10, 20, -1).std(1).mean() > 0.07  # of one class; 0.12 to 0.17 measured, 0.01 where it collapsed
+    assert drawn.view(10, 20, -1).std(1).mean() > 0.07  # of one class; 0.13 to 0.14 measured, 0.01 where it collapsed
 
 
 def test_the_classifier_takes_digits_for_known_and_mixed_ones_for_unknown() -> None:
-    """Accuracy 94 % and AUROC 0.93, 0.96 and 0.82 with three seeds."""
+    """Accuracy 95 % and AUROC 0.99 or more with three seeds."""
     run = on_digits()
     method = run.trainer.method.eval()
     assert isinstance(method, GenerativeOpenMax)
@@ -169,4 +215,4 @@ def test_the_classifier_takes_digits_for_known_and_mixed_ones_for_unknown() -> N
     torch.manual_seed(1)
     fakes = method.predict(method.pixels.to_inputs(method._generate(method._mixtures(1000, CPU), (8, 8))))
     energies = [scores.energy(each.logits) for each in (run.test, fakes)]
-    assert auroc(torch.cat(energies), torch.arange(sum(map(len, energies))) >= len(energies[0])) > 0.8
+    assert auroc(torch.cat(energies), torch.arange(sum(map(len, energies))) >= len(energies[0])) > 0.95

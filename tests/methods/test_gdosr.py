@@ -184,13 +184,14 @@ def test_the_last_layer_gives_the_logits() -> None:
     torch.testing.assert_close(found.features @ found.weight.T + found.bias, found.logits)
 
 
-EPOCHS = 12
+EPOCHS, BATCH = 14, 32
+"""Four epochs of them are for g."""
 PART = slice(None, None, 5)
 """Of the test digits and of the noise, because g takes its time on a CPU."""
 
 
 def reached(seed: int) -> TrainedRun:
-    trainer, test = trainer_for("gdosr", seed, epochs=EPOCHS), images("test", seed)
+    trainer, test = trainer_for("gdosr", seed, epochs=EPOCHS, batch=BATCH), images("test", seed)
     train(trainer)
     foreign = (uniform_noise(NOISE_IMAGES, (1, 8, 8), 0)[PART] * 255).round().to(torch.uint8)
     own = predict(trainer, test.images[PART], test.labels[PART])
@@ -215,11 +216,11 @@ def error_beside_the_mean_image(run: TrainedRun) -> float:
 def test_reaches_on_256_digits_over_three_seeds() -> None:
     runs = [reached(seed) for seed in range(3)]
     right = mean(map(accuracy, runs))
-    assert right > 0.90  # 92.7 when written
-    assert right > means(three_seeds("msp", epochs=EPOCHS))[0] - 0.03  # 93.4
-    assert mean(map(transformation_accuracy, runs)) > 0.40  # 52.1; by chance 12.5
-    assert mean(map(error_beside_the_mean_image, runs)) < 0.40  # 28.3
-    assert mean(noise(run, "max_logit") for run in runs) > 0.94  # 96.4; msp 94.8
+    assert right > 0.90  # 93.4 when written
+    assert right > means(three_seeds("msp", epochs=EPOCHS, batch=BATCH))[0] - 0.04  # 95.2
+    assert mean(map(transformation_accuracy, runs)) > 0.60  # 73.1; by chance 12.5
+    assert mean(map(error_beside_the_mean_image, runs)) < 0.55  # 40.8
+    assert mean(noise(run, "max_logit") for run in runs) > 0.92  # 94.5; msp 95.3
     assert all(noise(run, "reconstruction") > 0.995 for run in runs)  # 100.0
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dsui.backbones.sde import TimedConvolution
+from dsui.backbones.sde import Pooling, TimedConvolution
 from dsui.errors import DsuiError
 from dsui.methods.registry import build
 from dsui.methods.sde_net import SDENet, euler_maruyama
@@ -149,6 +149,15 @@ def test_prediction_is_the_mean_of_the_draws_and_its_information_what_they_disag
     torch.testing.assert_close(*centred, rtol=1e-4, atol=1e-4)  # float32 products; log-softmax only shifts logits
 
 
+@pytest.mark.parametrize("scale", [10.0, 1000.0])
+def test_what_is_drowned_is_pooled_to_the_same_features_however_strong_the_noise(scale: float) -> None:
+    """ReLU of N(0, 1) has the mean 1 / sqrt(2 pi) = 0.399 and the variance 0.341. The norm over two channels takes half
+    of what x and x^2 explain of it, 1/4 and 0.080. The mean over 256 positions leaves sqrt(0.176 / 256) = 0.0262."""
+    pooled = Pooling(64)(scale * torch.randn(200, 64, 16, 16, generator=torch.Generator().manual_seed(0)))
+    assert pooled.mean().item() == pytest.approx(0.399, abs=0.002)
+    assert pooled.std().item() == pytest.approx(0.0262, rel=0.05)  # 12,800 values: 0.6 %
+
+
 @pytest.mark.parametrize("backbone", ["small", "resnet18"])
 def test_each_turn_moves_its_own_part_and_nothing_else(backbone: str) -> None:
     method = made(backbone, channels=3, recipe=load_recipe("demo", "digits", {"neck": True}))
@@ -232,6 +241,9 @@ def test_reaches_on_256_digits_over_three_seeds() -> None:
     least = (0.82, 0.87, 0.93)  # 85.5, 90.6, 96.1 when written
     assert all(found > bar for found, bar in zip(means(runs), least, strict=True))
     assert mean(noise(run, "diffusion") for run in runs) > 0.99  # 99.8 when written
+    for run in runs:  # every draw is flat, where a prediction drowns, because the last layer is linear
+        assert run.noise.samples is not None
+        assert run.noise.samples.exp().amax(2).mean() < 0.3  # 0.17 when written; 0.9 with the three layers of the neck
     assert mean(map(accuracy_without_noise, runs)) > 0.90  # 92.5 when written
 
 

@@ -18,10 +18,8 @@ from torch import Tensor
 
 from dsui.checks import check_at_least, check_choice
 from dsui.detectors.detector import Detector, class_means, examples, rows
-from dsui.detectors.weibull import fit_weibull
 from dsui.outputs import Outputs
-
-ALWAYS_BY_PRODUCT = "use_mm_for_euclid_dist"
+from dsui.weibull import discounted, fit_unusual_distances
 
 
 class OpenMax(Detector):
@@ -40,26 +38,17 @@ class OpenMax(Detector):
 
     def _fit(self, train: Outputs) -> None:
         assert train.labels is not None
-        self._means = class_means(train, train.logits)
+        means = class_means(train, train.logits)
         distances = torch.cat(
-            [torch.linalg.vector_norm(part.logits - self._means[part.labels], dim=1) for part in rows(train)]
+            [torch.linalg.vector_norm(part.logits - means[part.labels], dim=1) for part in rows(train)]
         )
         chosen = examples(train)
-        order = train.labels[chosen].argsort(stable=True)
-        counts = torch.bincount(train.labels[chosen], minlength=len(self._means)).tolist()
-        tails = [each.topk(min(self.tail, len(each))).values for each in distances[chosen][order].split(counts)]
-        padded = torch.nn.utils.rnn.pad_sequence(tails, batch_first=True, padding_value=-1.0)
-        self._least = torch.stack([each[-1] for each in tails])
-        self._weibull = fit_weibull(padded - self._least[:, None] + 1, padded >= 0)
+        self._tails = fit_unusual_distances(distances[chosen], train.labels[chosen], means, self.tail)
 
     def _score(self, outputs: Outputs) -> Tensor:
         y = outputs.logits
-        unusual = self._weibull.cdf(torch.cdist(y, self._means, compute_mode=ALWAYS_BY_PRODUCT) - self._least + 1)
+        unusual = self._tails.probability(y)
         if self.variant == "neal":
             return -(y * (1 - unusual)).logsumexp(1)
-        alpha = min(self.alpha, y.shape[1])
-        v = y - y.amin(1, keepdim=True)
-        largest, where = v.topk(alpha)
-        ranks = torch.arange(alpha, 0, -1, dtype=torch.float64, device=y.device) / alpha
-        removed = largest * unusual.gather(1, where) * ranks
-        return removed.sum(1) - v.scatter_add(1, where, -removed).logsumexp(1)
+        left, removed = discounted(y - y.amin(1, keepdim=True), unusual, min(self.alpha, y.shape[1]))
+        return removed - left.logsumexp(1)

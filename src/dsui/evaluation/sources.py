@@ -65,11 +65,13 @@ class ImageSources:
         return self._own("test", "test", lambda whole: known_images(self.config, whole))
 
     def unknown(self) -> ImageSource:
-        """The images of the classes the run was not trained on."""
+        """The images of the classes the run was not trained on: of the test split, or of the training split beside
+        held-out images, by which settings are chosen."""
         known = self.config.known
         if known is None:
             raise DsuiError("this run knows all classes of its data; for the open-set task, train with --known neal-0.")
-        return self._own("unknown", "test", lambda whole: unknown_part(whole, class_split(known, whole)))
+        name, split = ("unknown-train", "train") if self.part == "held-out" else ("unknown", "test")
+        return self._own(name, split, lambda whole: unknown_part(whole, class_split(known, whole)))
 
     def foreign(self, name: str) -> ImageSource:
         """The test split of another data set, images drawn from its training split (NAME@train) or any folder of

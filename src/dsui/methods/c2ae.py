@@ -10,14 +10,15 @@ learn only a blur. The own uncertainty "reconstruction" is the error under the l
 
     r(x) = min_j |x - x_j|
 
-The published method has two stages, first f, W and b, then G and H with f frozen. Here they are two turns of every
-step: the second updates G and H alone, on features without gradients from f in evaluation mode. Both follow one
-schedule, so that f no longer changes when the rate has fallen.
+There are two stages, of half of the epochs each and with a schedule of the rate each: first f, W and b, then G and H
+with f frozen, which is in evaluation mode and gets no gradient. At the end a threshold r_0 is set on errors of training
+images, where P(|x - x_y| > t) + P(|x - x_j| < t), j a wrong label, is least in t (`dsui.pareto`). The own uncertainty
+"unknown" is r(x) - r_0: the image belongs to no class if it is above 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -28,6 +29,7 @@ from dsui.backbones.decoder import Decoder, Pixels, decoder_width, resize
 from dsui.methods.method import Method, Turn
 from dsui.methods.network import FeatureNetwork, OutputLayer, evaluation_mode
 from dsui.outputs import Outputs
+from dsui.pareto import threshold_between
 from dsui.recipe import Recipe
 
 DECODER_RATES = {"sgd": 5.0, "adam": 1.0}
@@ -47,6 +49,7 @@ class ConditionedAutoEncoder(Method):
     """The network of the baseline, and a decoder a quarter as wide as the backbone's features; `match_weight` is a."""
 
     codes: Tensor
+    threshold: Tensor
 
     def __init__(
         self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, match_weight: float = 0.9
@@ -63,11 +66,20 @@ class ConditionedAutoEncoder(Method):
         self.decoder = Decoder(features, channels, decoder_width(self.network.backbone.out_features, 4))
         self.pixels = Pixels(recipe.mean, recipe.std)
         self.register_buffer("codes", 2 * torch.eye(num_classes) - 1, persistent=False)
+        self.register_buffer("threshold", torch.zeros((), dtype=torch.float64))
+        self.decoding_from = (recipe.epochs + 1) // 2
 
     def turns(self) -> Sequence[Turn]:
         classifying = (*self.network.parameters(), *self.output.parameters())
         decoding = (*self.gain.parameters(), *self.shift.parameters(), *self.decoder.parameters())
-        return Turn(classifying), Turn(decoding, self.decoder_rate)
+        return Turn(classifying, phase=0), Turn(decoding, self.decoder_rate, phase=1)
+
+    def phase_at(self, epoch: int) -> int:
+        """0 while the classifier learns, 1 while the decoder does."""
+        return int(epoch >= self.decoding_from)
+
+    def schedule_starts(self) -> Sequence[int]:
+        return 0, self.decoding_from
 
     def forward(self, images: Tensor) -> Tensor | EncodedImages:
         """Logits [B, C]; in the second turn the features that `loss` decodes, because only it knows the labels."""
@@ -88,12 +100,23 @@ class ConditionedAutoEncoder(Method):
         assert isinstance(output, Tensor), "the second turn has no logits"
         return output
 
+    @torch.no_grad()
+    def complete(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Set the threshold."""
+        right, other = [], []
+        for images, labels in batches:
+            features, pixels = self.network(images), self.pixels.from_inputs(images)
+            right.append(self._image_errors(features, labels, pixels))
+            other.append(self._image_errors(features, wrong_labels(labels, self.num_classes), pixels))
+        self.threshold.copy_(threshold_between(torch.cat(right), torch.cat(other)))
+
     def predict(self, images: Tensor) -> Outputs:
         """Decodes once for each class, one class after another, so that memory does not grow with their number. Attacks
         and detectors get the gradient of the logits without that of the decoder."""
         features = self.network(images)
         with torch.no_grad():
-            own = {"reconstruction": self._least_error(features, self.pixels.from_inputs(images))}
+            least = self._least_error(features, self.pixels.from_inputs(images))
+        own = {"reconstruction": least, "unknown": least - self.threshold}
         return Outputs(features, self.output(features), own=own, weight=self.output.weight, bias=self.output.bias)
 
     def _decoding_loss(self, encoded: EncodedImages, labels: Tensor) -> Tensor:
@@ -118,9 +141,12 @@ class ConditionedAutoEncoder(Method):
         """[B], in float64"""
         least = torch.full((len(features),), torch.inf, dtype=torch.float64, device=features.device)
         for label in torch.arange(self.num_classes, device=features.device).split(1):
-            errors = _errors(self._decode(features, label), pixels)
-            least = least.minimum(errors.mean((1, 2, 3), dtype=torch.float64))
+            least = least.minimum(self._image_errors(features, label, pixels))
         return least
+
+    def _image_errors(self, features: Tensor, labels: Tensor, pixels: Tensor) -> Tensor:
+        """[B], in float64, under one label per image or one label for all"""
+        return _errors(self._decode(features, labels), pixels).mean((1, 2, 3), dtype=torch.float64)
 
 
 def wrong_labels(labels: Tensor, num_classes: int) -> Tensor:

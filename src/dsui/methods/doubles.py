@@ -108,6 +108,12 @@ class Doubles(Method):
     def begin_phase(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
         self.method.begin_phase(batches)
 
+    def schedule_starts(self) -> Sequence[int]:
+        return self.method.schedule_starts()
+
+    def complete(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        self.method.complete(batches)
+
     def mixture_parameters(self) -> Iterable[nn.Parameter]:
         return self.method.mixture_parameters()
 

@@ -143,6 +143,13 @@ class Ensemble(Method):
         for each, own in zip(self._methods, tee(batches, len(self._methods)), strict=True):
             each.begin_phase(own)
 
+    def schedule_starts(self) -> Sequence[int]:
+        return self._methods[0].schedule_starts()
+
+    def complete(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        for each, own in zip(self._methods, tee(batches, len(self._methods)), strict=True):
+            each.complete(own)
+
     def mixture_parameters(self) -> Iterable[nn.Parameter]:
         return chain(*(each.mixture_parameters() for each in self._methods))
 

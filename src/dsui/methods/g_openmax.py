@@ -14,14 +14,22 @@ Osindero, 2014):
 
     D: -ln s(D(x, t)) - ln(1 - s(D(G(e, t), t)))        G: -ln s(D(G(e, t), t)),   s the logistic function
 
-The published method has three stages: classifier, generator, classifier with fakes. Here they are three turns of every
-step. The logit of the unknown class is fixed at 0, as in Neal et al.'s code (ECCV 2018), so that P(unknown) orders
-images as the energy of y does. OpenMax's discount of unusual logits is a detector: `dsui.detectors.openmax`.
+There are two stages, of half of the epochs each and with a schedule of the rate each. In the first the classifier
+learns the classes, and beside it G and D play. In the second G is frozen, and the classifier learns its fakes too. The
+logit of the unknown class is fixed at 0. This is as general as a logit of its own, because softmax does not change if
+all logits are shifted; and P(unknown) orders images as the energy of y does.
+
+At the end OpenMax (`dsui.weibull`) is fitted to the C + 1 logits of training images and of fakes, as far as they are
+classified correctly. It takes from unusual logits and gives to the unknown class. With v the discounted logits and d
+the sum of what was taken, as in the published code also of negative ones, the own uncertainty is
+
+    unknown = ln (e^{v_{C+1}} + e^d) / sum_c e^{v_c}
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -34,12 +42,17 @@ from dsui.backbones.decoder import GROUP, SIDE, Decoder, Pixels, decoder_width, 
 from dsui.checks import check_positive
 from dsui.methods.method import Turn
 from dsui.methods.msp import MaxSoftmax
+from dsui.outputs import Outputs
 from dsui.recipe import Recipe
+from dsui.weibull import UnusualDistances, Weibull, discounted, fit_unusual_distances
 
 NOISE = 100
 """Length of e."""
 FAKES = 0.5
 """Fakes for each image of the batch, in the classifier's turn."""
+TAIL, TAIL_SHARE = 20, 0.1
+"""The most samples of a class that OpenMax is fitted to, and the largest share: with more, ordinary samples would count
+as unusual where classes are small."""
 MOMENTUM = 0.5
 """The momentum of G and D, usual for such pairs: with Adam's 0.9, G generated the same image always."""
 
@@ -58,6 +71,11 @@ class GenerativeOpenMax(MaxSoftmax):
     7.5e-4.
     """
 
+    means: Tensor
+    least: Tensor
+    shape: Tensor
+    scale: Tensor
+
     def __init__(
         self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, generator_rate: float = 0.27
     ) -> None:
@@ -69,26 +87,34 @@ class GenerativeOpenMax(MaxSoftmax):
         self.pixels = Pixels(recipe.mean, recipe.std)
         self.num_classes, self.generator_rate = num_classes, generator_rate
         self.fakes_from = recipe.epochs // 2
+        classes = num_classes + 1
+        untrained = UnusualDistances(
+            torch.zeros(classes, classes), torch.full((classes,), torch.inf), Weibull(*torch.ones(2, classes))
+        )
+        for name, value in _tensors(untrained).items():
+            self.register_buffer(name, value.double())
 
     def turns(self) -> Sequence[Turn]:
         return (
             Turn((*self.network.parameters(), *self.output.parameters())),
-            Turn(tuple(self.discriminator.parameters()), self.generator_rate, momentum=MOMENTUM),
-            Turn(tuple(self.generator.parameters()), self.generator_rate, momentum=MOMENTUM),
+            Turn(tuple(self.discriminator.parameters()), self.generator_rate, phase=0, momentum=MOMENTUM),
+            Turn(tuple(self.generator.parameters()), self.generator_rate, phase=0, momentum=MOMENTUM),
         )
 
     def phase_at(self, epoch: int) -> int:
         """0 while the classifier sees no fakes, 1 once it does."""
         return int(epoch >= self.fakes_from)
 
+    def schedule_starts(self) -> Sequence[int]:
+        return 0, self.fakes_from
+
     def forward(self, images: Tensor) -> ClassifierOutput | Tensor:  # type: ignore[override]
         """In the turns of D and G the images themselves: their loss needs the labels, which `forward` does not have."""
         if self.turn != 0:
             return images
-        shares = self._mixtures(int(FAKES * len(images)) if self.phase == 1 else 0, images.device)
-        with torch.no_grad():
-            fakes = self.pixels.to_inputs(self._generate(shares, images.shape[2:]))
-        return ClassifierOutput(super().forward(torch.cat([images, fakes])), shares.argmax(1))
+        if self.phase == 0:
+            return ClassifierOutput(super().forward(images), torch.zeros(0, dtype=torch.int64, device=images.device))
+        return self._with_fakes(images)
 
     def loss(self, output: ClassifierOutput | Tensor, labels: Tensor) -> Tensor:
         if isinstance(output, ClassifierOutput):
@@ -108,6 +134,44 @@ class GenerativeOpenMax(MaxSoftmax):
     def logits(self, output: ClassifierOutput | Tensor) -> Tensor:
         assert isinstance(output, ClassifierOutput)
         return output.logits
+
+    @torch.no_grad()
+    def complete(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Fit OpenMax. A class of which nothing is classified correctly is described by all that it has; if one has
+        nothing at all, logits are not discounted."""
+        found: list[tuple[Tensor, Tensor]] = []
+        for images, labels in batches:
+            output = self._with_fakes(images)
+            own, fakes = output.logits.double().split([len(labels), len(output.main_class)])
+            fakes = fakes[fakes.argmax(1) != output.main_class]
+            found += [(own, labels), (fakes, labels.new_full((len(fakes),), self.num_classes))]
+        logits, truth = (torch.cat(part) for part in zip(*found, strict=True))
+        y, classes = F.pad(logits, (0, 1)), self.num_classes + 1
+        if torch.bincount(truth, minlength=classes).min() == 0:
+            return
+        correct = y.argmax(1) == truth
+        chosen = correct | (torch.bincount(truth[correct], minlength=classes) == 0)[truth]
+        y, truth = y[chosen], truth[chosen]
+        means = torch.zeros_like(self.means).index_add_(0, truth, y) / torch.bincount(truth)[:, None]
+        distances = torch.linalg.vector_norm(y - means[truth], dim=1)
+        for name, value in _tensors(fit_unusual_distances(distances, truth, means, TAIL, TAIL_SHARE)).items():
+            getattr(self, name).copy_(value)
+
+    def predict(self, images: Tensor) -> Outputs:
+        """Attacks and detectors get the gradient of the logits without that of OpenMax."""
+        plain = super().predict(images)
+        with torch.no_grad():
+            y = F.pad(plain.logits.double(), (0, 1))
+            unusual = UnusualDistances(self.means, self.least, Weibull(self.shape, self.scale)).probability(y)
+            left, removed = discounted(y, unusual, y.shape[1])
+            unknown = torch.logaddexp(left[:, -1], removed) - left[:, :-1].logsumexp(1)
+        return replace(plain, own={"unknown": unknown})
+
+    def _with_fakes(self, images: Tensor) -> ClassifierOutput:
+        shares = self._mixtures(int(FAKES * len(images)), images.device)
+        with torch.no_grad():
+            fakes = self.pixels.to_inputs(self._generate(shares, images.shape[2:]))
+        return ClassifierOutput(super().forward(torch.cat([images, fakes])), shares.argmax(1))
 
     def _classification(self, output: ClassifierOutput, labels: Tensor) -> Tensor:
         logits = F.pad(output.logits.float(), (0, 1))
@@ -154,3 +218,8 @@ class Discriminator(nn.Module):
         maps = codes[:, :, None, None].expand(-1, -1, SIDE, SIDE)
         odds: Tensor = self.layers(torch.cat([resize(pixels, SIDE, SIDE), maps], 1))
         return odds.squeeze(1)
+
+
+def _tensors(tails: UnusualDistances) -> dict[str, Tensor]:
+    """By the names of the buffers that hold them."""
+    return {"means": tails.means, "least": tails.least, "shape": tails.weibull.shape, "scale": tails.weibull.scale}

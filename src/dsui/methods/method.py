@@ -4,6 +4,8 @@ Adding a method takes one file with a subclass, its test and a line in the regis
 loss per batch declares it here, and the loop provides it:
 
     phases    stretches of epochs that train differently: `phase_at`, and `begin_phase` when one is entered
+    stages    phases with a whole schedule of the rate each: `schedule_starts`
+    estimates from the finished network: `complete`
     turns     several updates in each step, each with its own parameters and optimizer: `turns`
     outliers  a batch of foreign images beside each training batch: `learns_from_outliers`
     copies    turned or mixed copies of each batch behind its own images: `takes_copies`, `takes_doubles`, `rows`
@@ -125,6 +127,15 @@ class Method(nn.Module, ABC):
     def begin_phase(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Called once when a phase is entered, not when a run resumes in it; `batches` are an epoch's training inputs
         with their labels."""
+
+    def schedule_starts(self) -> Sequence[int]:
+        """The epochs in which the recipe's schedule of the rate begins anew, ascending from 0: one for each stage of a
+        method that trains its parts one after another."""
+        return (0,)
+
+    def complete(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Called once after training, in evaluation mode and without gradients, for what is estimated from the final
+        weights; `batches` as in `begin_phase`."""
 
     def mixture_parameters(self) -> Iterable[nn.Parameter]:
         """Parameters of a density: all of them decay where `decay_mixture` holds, otherwise none."""

@@ -197,8 +197,8 @@ def _images(data: RunData) -> Section:
 
 
 def _training(data: RunData) -> Section | None:
-    key, log = data.key, [row for row in data.log if {"epoch", "loss", "accuracy"} <= row.keys()]
-    if not log:
+    key, log = data.key, [row for row in data.log if {"epoch", "loss"} <= row.keys()]
+    if not any("accuracy" in row for row in log):
         return None
     seconds = sum(row.get("seconds", 0.0) for row in log)
     summary = f"{len(log)} epochs, {log[-1].get('step', 0):,} steps, {seconds:,.0f} s."

@@ -262,11 +262,13 @@ class _Loop:
         return {} if sentence is None else {WARNING: f"In epoch {epoch + 1} {sentence}"}
 
     def _figures(self) -> dict[str, float]:
-        """Means over the epoch so far, over this process's samples; at its end over those of all processes."""
+        """Means over the epoch so far, over this process's samples; at its end over those of all processes. Steps that
+        do not run the classifier have no accuracy."""
         sums = self.step.meter.sums()
         samples = sums.pop(SAMPLES, 0.0) or 1.0
         figures = {name: value / samples for name, value in sums.items()}
-        figures["accuracy"] = figures.pop(HITS, 0.0)
+        if HITS in figures:
+            figures["accuracy"] = figures.pop(HITS)
         return figures
 
     def _check(self) -> None:

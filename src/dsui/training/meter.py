@@ -25,11 +25,12 @@ class Meter:
         self.weights = self.totals
         self.diverged_at = torch.full((), -1, dtype=torch.int64, device=device)
 
-    def add(self, step: Tensor, means: dict[str, Tensor], hits: Tensor) -> None:
-        """`means` over a batch, the loss among them."""
-        if (names := (*means, HITS, SAMPLES)) != self.names:
+    def add(self, step: Tensor, means: dict[str, Tensor], hits: Tensor | None) -> None:
+        """`means` over a batch, the loss among them; `hits` None where no classifier ran."""
+        counts = {**({} if hits is None else {HITS: hits.float()}), SAMPLES: torch.ones_like(means["loss"])}
+        if (names := (*means, *counts)) != self.names:
             self._rename(names)
-        self.totals.add_(self.weights * torch.stack([*means.values(), hits.float(), torch.ones_like(means["loss"])]))
+        self.totals.add_(self.weights * torch.stack([*means.values(), *counts.values()]))
         healthy = means["loss"].abs() < LARGEST_LOSS  # false for nan
         first = (self.diverged_at < 0) & ~healthy
         self.diverged_at.copy_(torch.where(first, step, self.diverged_at))

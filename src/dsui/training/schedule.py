@@ -15,11 +15,17 @@ The square is (1 + cos pi x) / 2 without its cancellation near x = 1, so the las
 
 Held cosine: the cosine, which keeps its value after the share `swa_start` of the steps. Weights that are averaged there
 (`average: swa`) keep moving, and their mean lies in a flatter place than any of them (Izmailov et al., UAI 2018).
+
+A method with stages (`Method.schedule_starts`) has the whole schedule once for each, with lengths shrunk like the
+epochs.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -31,9 +37,22 @@ LOWEST = 1e-6
 """Where the one-cycle's tail would end one epoch after the last."""
 
 
-def rates(recipe: Recipe, steps_per_epoch: int) -> Tensor:
-    """[epochs * steps_per_epoch] float64."""
+def rates(recipe: Recipe, steps_per_epoch: int, starts: Sequence[int] = (0,)) -> Tensor:
+    """[epochs * steps_per_epoch] float64; the schedule begins in each of the epochs `starts`, the first of them 0."""
     check_at_least("steps_per_epoch", steps_per_epoch, 1)
+    lengths = [end - start for start, end in pairwise((*starts, recipe.epochs)) if end > start]
+    return torch.cat([_stage_rates(_shrunk(recipe, length), steps_per_epoch) for length in lengths])
+
+
+def _shrunk(recipe: Recipe, epochs: int) -> Recipe:
+    """The recipe for a stage of that many epochs."""
+    if epochs == recipe.epochs:
+        return recipe
+    cycle, warm_up = (length * epochs // recipe.epochs for length in (recipe.cycle, recipe.rate_warm_up))
+    return replace(recipe, epochs=epochs, cycle=max(cycle, 1), rate_warm_up=warm_up)
+
+
+def _stage_rates(recipe: Recipe, steps_per_epoch: int) -> Tensor:
     match recipe.schedule:
         case "one-cycle":
             return one_cycle(recipe.peak_rate, recipe.cycle, recipe.epochs).repeat_interleave(steps_per_epoch)

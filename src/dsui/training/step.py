@@ -162,7 +162,7 @@ class TrainingStep:
         last = len(self.rates) - 1  # which the trial steps before a capture may pass
         rate = self.rates.index_select(0, self.counter.clamp(max=last).view(1))[0]
         means: dict[str, Tensor] = {}
-        hits = torch.zeros((), dtype=torch.int64, device=self.device)
+        hits: Tensor | None = None  # of a step that does not run the classifier
         for number, update in enumerate(self.updates):
             if update.turn.phase in (None, self.method.phase):
                 self.method.turn = number

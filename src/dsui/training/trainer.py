@@ -93,7 +93,12 @@ class Trainer:
                 self.copies,
                 self.steps_per_epoch,
             ),
-            Optimization(recipe, self.optimizers, rates(recipe, self.steps_per_epoch), self.average),
+            Optimization(
+                recipe,
+                self.optimizers,
+                rates(recipe, self.steps_per_epoch, self.method.schedule_starts()),
+                self.average,
+            ),
             Execution(device, world, config.seed, compiled=mode == "compiled", captured=self._captures(mode)),
         )
 
@@ -143,12 +148,15 @@ class Trainer:
 
     @torch.no_grad()
     def finish(self) -> None:
-        """Put averaged weights in place and estimate batch-norm statistics for them again."""
+        """Put averaged weights in place, and estimate again what depends on them: batch-norm statistics, and what the
+        method estimates from its final weights."""
         if self.average is not None and self.average.state_dict()["updates"] > 0:
             self.average.copy_to(self.method)
             torch.manual_seed(splitmix64(self.config.seed) >> 1)  # layers that sample draw the same after a resume
             reestimate(self.method, self._inputs(self.recipe.epochs))
         self.method.eval()
+        torch.manual_seed(splitmix64(self.config.seed) >> 1)  # methods that draw do so likewise
+        self.method.complete(self._labelled_inputs(self.recipe.epochs))
 
     def state(self) -> dict[str, Any]:
         return {

@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 
 Log = Sequence[Mapping[str, Any]]
 COUNTERS = {"epoch", "step"}
+BEHIND_TERMS = {"accuracy", "seconds"}
+"""A stage that trains no classifier has no accuracy."""
 
 
 @styled
 def losses(name: str, log: Log) -> Drawing:
-    """The loss and its terms, which stand before the accuracy in each row; on a log axis where all are positive."""
+    """The loss and its terms, which stand before the accuracy and the seconds in each row; on a log axis where all are
+    positive."""
     figure, axes = new_panel()
-    terms = dict.fromkeys(key for row in log for key in takewhile(lambda key: key != "accuracy", row))
+    terms = dict.fromkeys(key for row in log for key in takewhile(lambda key: key not in BEHIND_TERMS, row))
     series = {key: _points(log, key) for key in terms if key not in COUNTERS}
     if series.get("cross_entropy") == series["loss"]:
         del series["cross_entropy"]
