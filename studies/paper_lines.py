@@ -1,0 +1,123 @@
+"""Which committed rows are figures of the paper, and on which line of its tables each stands.
+
+A row counts if it is of test images and its method was trained with the settings that were frozen for it: those of the
+grids in `SETTINGS`, which `open-set` completes by the methods that only it has. They are the same for all data sets and
+both backbones. Rows of any file in `FILES` count, so that a page fills itself as runs come. DS-UI has a line by its
+classifier and one by its mixtures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from dsui.evaluation.results import ResultRow
+from dsui.experiments.grid_file import load_grid
+from dsui.report.comparison_lines import ALL_CLASSES, MIXTURES, latest_rows, relabel, with_mixtures
+from dsui.runs.recipe_file import training_name
+
+FILES = ("cifar10-resnet18-paper", "cifar10-parts", "paper-*")
+"""Names of files in results/ that hold rows of the paper's tables and figures; a star stands for any letters."""
+SETTINGS = ("cifar10-paper", "paper-sets")
+OPEN_SET, ABLATION, PARTS = "open-set", "ablation", "cifar10-parts"
+
+OURS = "DS-UI"
+STREAMS = {OURS: "by its classifier", f"{OURS}{MIXTURES}": "by its mixtures"}
+"""The two lines of DS-UI; the paper's Max.P. and Ent. are those of the mixtures."""
+RIVALS = {
+    "msp": "Baseline",
+    "msp, no neck": "Baseline without neck",
+    "mc-dropout": "MC dropout",
+    "dpn": "DPN",
+    "rkl": "RKL",
+    "sde-net": "SDE-Net",
+    "g-openmax": "G-OpenMax",
+    "c2ae": "C2AE",
+    "gdosr": "GDOSR",
+}
+"""The paper's rivals in its order, by the labels of the grids; the baseline stands there twice."""
+BEYOND = {"msp, sphere": "Softmax on the sphere", "logitnorm": "LogitNorm", "bbb": "Bayes by Backprop"}
+"""Comparators that the paper does not have."""
+NAMES = {**RIVALS, "dsui": OURS, **BEYOND}
+OWN_SCORES = {"G-OpenMax": "energy", "C2AE": "reconstruction", "GDOSR": "max_logit"}
+"""The published scores of the open-set methods. Their AUROC stands where the paper prints it, below Max.P."""
+
+Training = tuple[str, str]
+"""A method and the name of its training."""
+
+
+class PaperRows(NamedTuple):
+    """`rows`: on the lines of the paper's tables. `unused`: trainings of rows that stand on none of them."""
+
+    rows: list[ResultRow]
+    unused: list[Training]
+
+
+@cache
+def frozen_settings() -> dict[Training, str]:
+    """The label of each training that counts."""
+    found: dict[Training, str] = {}
+    for name in (*SETTINGS, OPEN_SET):
+        methods = {method for method, _ in found} if name == OPEN_SET else set()
+        for cell in load_grid(name).cells:
+            training = (cell.predictor, training_name(cell.config))
+            if cell.predictor not in methods and found.setdefault(training, cell.label) != cell.label:
+                raise ValueError(f"{name} calls {', '.join(training)} both {found[training]} and {cell.label}.")
+    return found
+
+
+def read_paper_rows(results: Path) -> PaperRows:
+    """The rows of `FILES` in this folder, by the frozen settings."""
+    rows, unused = [], dict[Training, None]()
+    for row in _rows_of_test_images(results):
+        label = frozen_settings().get((row.method, row.recipe), "")
+        if label in NAMES:
+            rows.append(relabel(row, NAMES[label]))
+        else:
+            unused[row.method, row.recipe] = None
+    return PaperRows(list(with_mixtures(_by_own_scores(rows))), list(unused))
+
+
+def read_grid_rows(results: Path, grid: str) -> list[ResultRow]:
+    """The rows that cells of this grid stand for, on lines of their labels."""
+    labels = _labels(grid)
+    found = ((row, labels.get((row.method, row.data, row.backbone, row.recipe))) for row in _rows_of_test_images(results))
+    return list(with_mixtures(relabel(row, label) for row, label in found if label is not None))
+
+
+@cache
+def _labels(grid: str) -> dict[tuple[str, str, str, str], str]:
+    return {
+        (cell.predictor, cell.config.data, cell.config.backbone, training_name(cell.config)): cell.label
+        for cell in load_grid(grid).cells
+    }
+
+
+def _by_own_scores(rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
+    """Of the open-set methods only AUROC by their own scores, in the place of Max.P."""
+    for row in rows:
+        own = OWN_SCORES.get(row.method) if row.task == "open-set" else None
+        if own is None:
+            yield row
+        elif row.score == own and "auroc" in row.metrics:
+            yield replace(row, score="max_probability", metrics={"auroc": row.metrics["auroc"]})
+
+
+def _rows_of_test_images(results: Path) -> list[ResultRow]:
+    """Of each run the last row of a kind. A run that knows some classes alone counts in open-set tests only."""
+    paths = sorted({path for name in FILES for path in results.glob(f"{name}.jsonl")})
+    return _read(tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths))
+
+
+@cache
+def _read(files: tuple[tuple[Path, int, int], ...]) -> list[ResultRow]:
+    """Kept for the blocks of a page; a file that changed is read again."""
+    rows = (ResultRow.from_json(line) for path, *_ in files for line in path.read_text().splitlines())
+    return latest_rows(row for row in rows if row.of_test_images and (row.task == "open-set" or _knows_all(row)))
+
+
+def _knows_all(row: ResultRow) -> bool:
+    return row.split is None or row.split.startswith(ALL_CLASSES)
