@@ -48,6 +48,8 @@ STRENGTH = "strength ε of the attack, in pixel units of 0 to 1"
 WEAK, TICKS = 0.1, (0.01, 0.03, 0.1, 0.3, 1)
 """With attacks weaker than this the x-axis is logarithmic; on a linear one their points would overlap."""
 PERCENT_LIMIT = 101.0
+MARGIN = 0.25
+"""Below the lowest point of a panel, as a share of the distance to the highest."""
 """The largest end of an axis in per cent: a mean plus its deviation may exceed 100, but no figure does. The rest leaves
 room for a marker."""
 FEWEST_PLACES = 2
@@ -136,9 +138,12 @@ def four_panels(name: str, at: Sequence[str | float], panels: Sequence[tuple[Tab
     for axes, (table, metric) in zip(grid, panels, strict=True):
         unit = METRICS[metric]
         drawn = _draw_lines(axes, at, table, metric)
-        axes.set_title(table.title.removesuffix("."))
+        axes.set_title(table.title)
         axes.set_ylabel(unit.unit)
-        descriptions.append(f"{table.title.removesuffix('.')}: {_describe_lines(drawn, at, unit.scale)}")
+        means = [unit.scale * cell.mean for line in drawn for cell in line.cells if cell.mean is not None]
+        if means:  # a bar may be longer than all lines are apart; it leaves the panel
+            axes.set_ylim(bottom=max(axes.get_ylim()[0], min(means) - MARGIN * (max(means) - min(means)) - 1))
+        descriptions.append(f"{table.title}: {_describe_lines(drawn, at, unit.scale)}")
     for axes in grid[2:]:
         if named := [place for place in at if isinstance(place, str)]:
             set_named_ticks(figure, axes, range(len(at)), named)

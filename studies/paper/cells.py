@@ -1,14 +1,15 @@
 """The cells of the paper's tables and figures, and how DS-UI stands in each of them.
 
 A cell is one measure at one place: a data set and backbone, a pair of sets, or an attack. DS-UI is best in a cell if no
-rival with rows there has a larger mean, by the digits that a table shows. Its difference is to the best of these rivals,
-with Welch's 95 % interval. A cell has been run once DS-UI and a rival have rows; it is whole once every rival has them
-that the paper shows there.
+rival with rows there has a larger mean, by the digits that a table shows. Its difference is to the rival with the
+largest mean, with Welch's 95 % interval. A cell has been run once DS-UI and a rival have rows; it is whole once every
+rival has them that the paper shows there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from dsui.evaluation.statistics import DIFFERENT, Interval, Summary, difference_
 from dsui.report.columns import Figure, block_figures, figure_of
 from dsui.report.comparison_lines import own_summaries, with_prediction_stream
 from dsui.report.tables import Column, digits
-from studies.paper_lines import NAMES, OURS, RIVALS
+from studies.paper.lines import NAMES, OURS, RIVALS
 
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN", "tiny-imagenet": "Tiny ImageNet"}
 BACKBONES = {"vgg16": "VGG16", "resnet18": "ResNet18"}
@@ -53,6 +54,8 @@ PAIR_CELLS = _measured("ood", [pair for pair in _PAIRS if pair[::2] not in LEFT_
 OTHER_PAIR_CELLS = _measured("ood", [pair for pair in _PAIRS if pair[::2] in LEFT_OUT])
 NOISE_CELLS = _measured("noise", [("cifar100", RESNET, "noise")])
 ATTACK_CELLS = _measured("fgsm", [("cifar10", RESNET, epsilon) for epsilon in EPSILONS])
+TINY_ATTACK_CELLS = _measured("fgsm", [("cifar10", RESNET, pixels / 255) for pixels in (2, 4, 8)])
+"""Smaller attacks than those of the paper."""
 
 CELLS = {
     "table2": ACCURACY_CELLS,
@@ -123,7 +126,7 @@ def place_name(figure: Figure) -> str:
         case "ood" | "noise":
             return f"{data} → {DATA.get(str(figure.foreign), figure.foreign)}"
         case "fgsm":
-            return f"ε {figure.foreign}"
+            return f"ε {figure.foreign:.3g}"
         case "open-set":
             return f"{data}, {'6 / 4' if figure.data == 'cifar10' else '20 / 180'}"
         case _:
@@ -161,11 +164,13 @@ def in_paper(line: str, figure: Figure) -> bool:
     return figure in printed(table).get(line, {})
 
 
-def standing(figures: Figures, figure: Figure, stream: str = OURS) -> Standing:
-    """How DS-UI stands in a cell, by this one of its lines."""
-    theirs = {line: figures[line][figure] for line in RIVALS.values() if figure in figures.get(line, {})}
+def standing(
+    figures: Figures, figure: Figure, stream: str = OURS, rivals: Collection[str] = RIVALS.values()
+) -> Standing:
+    """How DS-UI stands in a cell among these methods, by this one of its lines."""
+    theirs = {line: figures[line][figure] for line in rivals if figure in figures.get(line, {})}
     best = max(theirs, key=lambda line: theirs[line].mean, default="")
-    missing = tuple(line for line in RIVALS.values() if line not in theirs and in_paper(line, figure))
+    missing = tuple(line for line in rivals if line not in theirs and in_paper(line, figure))
     return Standing(figure, figures.get(stream, {}).get(figure), best, theirs.get(best), missing)
 
 
@@ -177,4 +182,4 @@ def ahead_significantly(figures: Figures, figure: Figure, stream: str, line: str
     if shown(ours) < shown(theirs):
         return False
     p = t_test(ours, theirs)
-    return None if p != p else mark(p) == DIFFERENT
+    return None if math.isnan(p) else mark(p) == DIFFERENT

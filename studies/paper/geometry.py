@@ -60,10 +60,15 @@ def check_geometry(results: Path) -> GeometryCheck:
 
 
 def geometry_table(results: Path) -> str:
-    lines = [f"| data | trained with | runs | {' | '.join(QUANTITIES.values())} | ratio |", "|---|---|---:|---:|---:|---:|"]
+    lines = [
+        f"| data | trained with | runs | {' | '.join(QUANTITIES.values())} | ratio |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
     for data, variants in read_geometry(results).items():
         for variant, of in variants.items():
-            cells = " | ".join(f"{of[name].mean:.3f} ± {of[name].deviation or 0:.3f}" for name in (*QUANTITIES, "ratio"))
+            cells = " | ".join(
+                f"{of[name].mean:.3f} ± {of[name].deviation or 0:.3f}" for name in (*QUANTITIES, "ratio")
+            )
             lines.append(f"| {data} | {LABELS.get(variant, variant)} | {of['within'].runs} | {cells} |")
     return "\n".join(lines)
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from dsui.evaluation.results import ResultRow
 from dsui.experiments.grid_file import load_grid
-from dsui.report.comparison_lines import ALL_CLASSES, MIXTURES, latest_rows, relabel, with_mixtures
+from dsui.report.comparison_lines import ALL_CLASSES, BY_MIXTURES, MIXTURES, latest_rows, relabel, with_mixtures
 from dsui.runs.recipe_file import training_name
 
 FILES = ("cifar10-resnet18-paper", "cifar10-parts", "paper-*")
@@ -45,12 +45,26 @@ NAMES = {**RIVALS, "dsui": OURS, **BEYOND}
 OWN_SCORES = {"G-OpenMax": "energy", "C2AE": "reconstruction", "GDOSR": "max_logit"}
 """The published scores of the open-set methods. Their AUROC stands where the paper prints it, below Max.P."""
 
+USED = {*BY_MIXTURES, *BY_MIXTURES.values(), *OWN_SCORES.values()}
+"""The scores that the paper's tables need."""
+
 Training = tuple[str, str]
 """A method and the name of its training."""
 
 
+class RowFile(NamedTuple):
+    """A file of rows; a changed file is another one, so that what was read of it may be kept."""
+
+    path: Path
+    changed: int
+    size: int
+
+
+RowFiles = tuple[RowFile, ...]
+
+
 class PaperRows(NamedTuple):
-    """`rows`: on the lines of the paper's tables. `unused`: trainings of rows that stand on none of them."""
+    """`rows`: on the lines of the paper's tables. `unused`: trainings of rows that stand nowhere on the page."""
 
     rows: list[ResultRow]
     unused: list[Training]
@@ -69,22 +83,31 @@ def frozen_settings() -> dict[Training, str]:
     return found
 
 
-def read_paper_rows(results: Path) -> PaperRows:
-    """The rows of `FILES` in this folder, by the frozen settings."""
+def row_files(results: Path) -> RowFiles:
+    """The files of `FILES` in this folder as they are now."""
+    paths = sorted({path for name in FILES for path in results.glob(f"{name}.jsonl")})
+    return tuple(RowFile(path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths)
+
+
+@cache
+def read_paper_rows(files: RowFiles) -> PaperRows:
+    """The rows that were trained with the frozen settings."""
     rows, unused = [], dict[Training, None]()
-    for row in _rows_of_test_images(results):
-        label = frozen_settings().get((row.method, row.recipe), "")
+    elsewhere = {(method, recipe) for grid in (ABLATION, PARTS) for method, _, _, recipe in _labels(grid)}
+    for row in _rows_of_test_images(files):
+        training = (row.method, row.recipe)
+        label = frozen_settings().get(training, "")
         if label in NAMES:
             rows.append(relabel(row, NAMES[label]))
-        else:
-            unused[row.method, row.recipe] = None
+        elif training not in elsewhere:
+            unused[training] = None
     return PaperRows(list(with_mixtures(_by_own_scores(rows))), list(unused))
 
 
-def read_grid_rows(results: Path, grid: str) -> list[ResultRow]:
+def read_grid_rows(files: RowFiles, grid: str) -> list[ResultRow]:
     """The rows that cells of this grid stand for, on lines of their labels."""
     labels = _labels(grid)
-    found = ((row, labels.get((row.method, row.data, row.backbone, row.recipe))) for row in _rows_of_test_images(results))
+    found = ((row, labels.get((row.method, row.data, row.backbone, row.recipe))) for row in _rows_of_test_images(files))
     return list(with_mixtures(relabel(row, label) for row, label in found if label is not None))
 
 
@@ -106,17 +129,13 @@ def _by_own_scores(rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
             yield replace(row, score="max_probability", metrics={"auroc": row.metrics["auroc"]})
 
 
-def _rows_of_test_images(results: Path) -> list[ResultRow]:
-    """Of each run the last row of a kind. A run that knows some classes alone counts in open-set tests only."""
-    paths = sorted({path for name in FILES for path in results.glob(f"{name}.jsonl")})
-    return _read(tuple((path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths))
-
-
 @cache
-def _read(files: tuple[tuple[Path, int, int], ...]) -> list[ResultRow]:
-    """Kept for the blocks of a page; a file that changed is read again."""
-    rows = (ResultRow.from_json(line) for path, *_ in files for line in path.read_text().splitlines())
-    return latest_rows(row for row in rows if row.of_test_images and (row.task == "open-set" or _knows_all(row)))
+def _rows_of_test_images(files: RowFiles) -> list[ResultRow]:
+    """Of each run the last row of a kind. A run that knows some classes alone counts in open-set tests only."""
+    rows = [ResultRow.from_json(line) for path, *_ in files for line in path.read_text().splitlines()]
+    return latest_rows(
+        row for row in rows if row.score in USED and row.of_test_images and (row.task == "open-set" or _knows_all(row))
+    )
 
 
 def _knows_all(row: ResultRow) -> bool:
