@@ -221,8 +221,8 @@ def claim_sentence(names: Sequence[str], evidence: Evidence) -> str:
     sentences = []
     for name in names:
         claim = CLAIMS[name]
-        verdicts = [f"{how} it {verdict(claim, evidence, stream).text}" for stream, how in STREAMS.items()]
-        sentences.append(f"*Claim: {claim.text}.* For DS-UI {'; '.join(verdicts)}.")
+        verdicts = [f"{how} {verdict(claim, evidence, stream).text}" for stream, how in STREAMS.items()]
+        sentences.append(f"*Claim: {claim.text}.* DS-UI {'; '.join(verdicts)}.")
     return "\n\n".join(sentences)
 
 

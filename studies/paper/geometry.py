@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dsui.evaluation.statistics import Summary, difference_interval, summarize
+from studies.paper.verdicts import FAILS, HOLDS, NOT_RUN, Verdict
 
 OURS, PLAIN = "bounded", "plain CE"
 LABELS = {
@@ -18,6 +19,7 @@ LABELS = {
     OURS: "DS-UI",
     "sgvb": "pull without push (SGVB)",
 }
+WANTED = ("digits", "cifar10")
 QUANTITIES = {"within": "within a class", "between": "between class means"}
 Measured = dict[str, dict[str, dict[str, Summary]]]
 """By data set, variant and quantity."""
@@ -47,28 +49,26 @@ def check_geometry(results: Path) -> GeometryCheck:
     """The claim fails on a data set where DS-UI's classes are wider, or nearer to each other, than those of softmax."""
     claim = "classes are tighter and farther apart than with cross-entropy alone"
     measured = {data: of for data, of in read_geometry(results).items() if {OURS, PLAIN} <= of.keys()}
-    if not measured:
-        return GeometryCheck(claim, "**not run yet**: 1 of 1 data sets")
-    parts, failed = [], []
+    waiting = [data for data in WANTED if data not in measured]
+    parts, failed = list[str](), list[bool]()
     for data, of in measured.items():
         within, between = (_difference(of[OURS][name], of[PLAIN][name]) for name in QUANTITIES)
         failed.append(
             of[OURS]["within"].mean >= of[PLAIN]["within"].mean or of[OURS]["between"].mean <= of[PLAIN]["between"].mean
         )
         parts.append(f"on {data} distances differ by {within} within a class and {between} between class means")
-    return GeometryCheck(claim, f"**{'fails' if any(failed) else 'holds'}**: {'; '.join(parts)}")
+    word = FAILS if any(failed) else f"{NOT_RUN}: {len(waiting)} of {len(WANTED)} data sets" if waiting else HOLDS
+    parts += [f"not run on {', '.join(waiting)} yet"] if waiting else []
+    return GeometryCheck(claim, Verdict(word, "; ".join(parts)).text)
 
 
 def geometry_table(results: Path) -> str:
-    lines = [
-        f"| data | trained with | runs | {' | '.join(QUANTITIES.values())} | ratio |",
-        "|---|---|---:|---:|---:|---:|",
-    ]
+    names = (*QUANTITIES, "ratio")
+    header = " | ".join((*QUANTITIES.values(), "ratio"))
+    lines = [f"| data | trained with | runs | {header} |", "|---|---|---:|---:|---:|---:|"]
     for data, variants in read_geometry(results).items():
         for variant, of in variants.items():
-            cells = " | ".join(
-                f"{of[name].mean:.3f} ± {of[name].deviation or 0:.3f}" for name in (*QUANTITIES, "ratio")
-            )
+            cells = " | ".join(f"{of[name].mean:.3f} ± {of[name].deviation or 0:.3f}" for name in names)
             lines.append(f"| {data} | {LABELS.get(variant, variant)} | {of['within'].runs} | {cells} |")
     return "\n".join(lines)
 

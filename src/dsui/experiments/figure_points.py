@@ -1,9 +1,9 @@
 """Values of single images, which three figures of the paper need beside results rows.
 
 Figure 4, `distributions`: mean and deviation of Max.P. and Ent. over the images of each class and of each foreign set,
-the Gaussians it draws. With them come those of Figure 2, right, for methods that model densities: the class densities
-of the densest in-domain image that is classified correctly, and of the least dense foreign one. Figure 7, `embedding`: t-SNE of the features in two dimensions, of in-domain images alone and
-together with foreign ones.
+the Gaussians it draws. With them come those of Figure 2, right, where the method models densities: the class densities
+of the densest in-domain image that is classified correctly, and of the least dense foreign one. Figure 7, `embedding`:
+t-SNE of the features in two dimensions, of in-domain images alone and together with foreign ones.
 """
 
 from __future__ import annotations
