@@ -38,7 +38,7 @@ from dsui.report.table_forms import to_csv, to_markdown
 from dsui.report.tables import Column, Entry, Line, Table
 from dsui.runs.recipe_file import training_name
 from studies import geometry, starts
-from studies.paper.page import render_part
+from studies.paper_page import render_part
 
 EXPERIMENTS: dict[str, Callable[[Path], str]] = {
     "geometry": lambda path: geometry.table(geometry.read(path)),

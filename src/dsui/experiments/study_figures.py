@@ -58,7 +58,7 @@ def draw_distributions(points: Points, title: str) -> list[Drawing]:
         ending = f"-{number + 1}" if number else ""
         moments = [point for point in own if point.get("score")]
         caption = (
-            f"{title.removesuffix('.')}, {method}: Gaussians fitted to the images of each class and to foreign ones."
+            f"{title.removesuffix('.')}, {method}: a Gaussian for each class and for foreign images."
         )
         drawn.append(fitted_distributions(f"{FIGURE}{ending}", _fitted_panels(moments), caption))
         if profiles := [point for point in own if point.get("image")]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dsui.evaluation.statistics import Summary, difference_interval, summarize
-from studies.paper.verdicts import FAILS, HOLDS, NOT_RUN, Verdict
+from studies.paper_verdicts import FAILS, HOLDS, NOT_RUN, Verdict
 
 OURS, PLAIN = "bounded", "plain CE"
 LABELS = {

@@ -15,13 +15,13 @@ from dsui.report.figures.canvas import Drawing
 from dsui.report.figures.lines import rows_in_four_panels
 from dsui.report.table_forms import to_csv, to_markdown
 from dsui.report.tables import Entry, Table
-from studies.paper.cells import CELLS, DATA, MEASURES, OTHER_PAIR_CELLS, place_name
-from studies.paper.claims import claim_sentence, claims_table, gather
-from studies.paper.geometry import check_geometry, geometry_table
-from studies.paper.lines import NAMES, RIVALS, STREAMS, frozen_settings, read_paper_rows, row_files
-from studies.paper.points import FIGURES, draw_points
-from studies.paper.standings import NOT_RUN, count_table, difference_table, part_title
-from studies.paper.tables import ablation_table, comparison_table, runs_text
+from studies.paper_cells import CELLS, DATA, MEASURES, OTHER_PAIR_CELLS, place_name
+from studies.paper_claims import claim_sentence, claims_table, gather
+from studies.paper_geometry import check_geometry, geometry_table
+from studies.paper_lines import NAMES, RIVALS, STREAMS, frozen_settings, read_paper_rows, row_files
+from studies.paper_points import FIGURES, draw_points
+from studies.paper_standings import NOT_RUN, count_table, difference_table, part_title
+from studies.paper_tables import ablation_table, comparison_table, runs_text
 
 TITLES = {
     "table1": "parts of DS-UI, CIFAR-10, VGG16, detection of errors",
@@ -148,7 +148,7 @@ def _bars(tables: Sequence[Table]) -> str:
         for line in table.lines:
             cells.setdefault(line.label, []).extend(line.cells)
     listed = ", ".join(f"{label} {runs_text(of)}" for label, of in cells.items())
-    return f"Points are means over runs, bars deviations. Number of runs: {listed}."
+    return f"Points are means over runs, bars deviations; a long bar may leave its panel. Number of runs: {listed}."
 
 
 PARTS: dict[str, Render] = {

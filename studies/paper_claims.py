@@ -1,6 +1,6 @@
 """What the paper claims, one by one, and whether it holds for the committed rows.
 
-Each claim is a list of checks, most of them one for each cell, and `verdicts` judges them. Each is checked for DS-UI by
+Each claim is a list of checks, most of them one for each cell, and `paper_verdicts` judges them. Each is checked for DS-UI by
 its classifier and by its mixtures.
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dsui.report.columns import Figure
 from dsui.report.comparison_lines import MIXTURES
-from studies.paper.cells import (
+from studies.paper_cells import (
     ABLATION_CELLS,
     ACCURACY_CELLS,
     ATTACK_CELLS,
@@ -34,8 +34,8 @@ from studies.paper.cells import (
     standing,
     summarize_lines,
 )
-from studies.paper.geometry import check_geometry
-from studies.paper.lines import (
+from studies.paper_geometry import check_geometry
+from studies.paper_lines import (
     ABLATION,
     PARTS,
     RIVALS,
@@ -45,8 +45,8 @@ from studies.paper.lines import (
     read_paper_rows,
     row_files,
 )
-from studies.paper.tables import FULL
-from studies.paper.verdicts import Check, Verdict, judge
+from studies.paper_tables import FULL
+from studies.paper_verdicts import Check, Verdict, judge
 
 
 

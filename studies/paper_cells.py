@@ -19,7 +19,7 @@ from dsui.evaluation.statistics import DIFFERENT, Interval, Summary, difference_
 from dsui.report.columns import Figure, block_figures, figure_of
 from dsui.report.comparison_lines import own_summaries, with_prediction_stream
 from dsui.report.tables import Column, digits
-from studies.paper.lines import NAMES, OURS, RIVALS
+from studies.paper_lines import NAMES, OURS, RIVALS
 
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN", "tiny-imagenet": "Tiny ImageNet"}
 BACKBONES = {"vgg16": "VGG16", "resnet18": "ResNet18"}
