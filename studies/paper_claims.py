@@ -1,7 +1,7 @@
 """What the paper claims, one by one, and whether it holds for the committed rows.
 
-Each claim is a list of checks, most of them one for each cell, and `paper_verdicts` judges them. Each is checked for DS-UI by
-its classifier and by its mixtures.
+Each claim is a list of checks, most of them one for each cell, and `paper_verdicts` judges them. Each is checked for
+DS-UI by its classifier and by its mixtures.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ from studies.paper_lines import (
 )
 from studies.paper_tables import FULL
 from studies.paper_verdicts import Check, Verdict, judge
-
 
 
 class Evidence(NamedTuple):
@@ -112,7 +111,9 @@ def _significant(cells: Sequence[Figure]) -> Callable[[Evidence, str], list[Chec
         found = []
         for cell in cells:
             of = standing(evidence.methods, cell, stream)
-            rivals = [line for line in RIVALS.values() if in_paper(line, cell) or cell in evidence.methods.get(line, {})]
+            rivals = [
+                line for line in RIVALS.values() if in_paper(line, cell) or cell in evidence.methods.get(line, {})
+            ]
             tests = [ahead_significantly(evidence.methods, cell, stream, line) for line in rivals]
             tested = [ahead for ahead in tests if ahead is not None]
             holds = all(tested) if tested else None
@@ -236,5 +237,3 @@ def claims_table(results: Path) -> str:
         both = (verdict(claim, evidence, stream).text for stream in STREAMS)
         lines.append(f"| {claim.text} | {claim.where} | {' | '.join(both)} |")
     return "\n".join(lines)
-
-

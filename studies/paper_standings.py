@@ -34,7 +34,9 @@ def count_table(figures: Figures) -> str:
         f"| **all** | {' | '.join(f'**{number}**' for number in total[shown])} |",
     ]
     best = ", ".join(f"{number} {how}" for number, how in zip(total[3:5], STREAMS.values(), strict=True))
-    sentence = f"**Of {total[1]} cells that were run {OURS} has the best mean in {best}.** The paper has {total[0]} cells."
+    sentence = (
+        f"**Of {total[1]} cells that were run {OURS} has the best mean in {best}.** The paper has {total[0]} cells."
+    )
     return "\n".join([sentence, "", *lines])
 
 

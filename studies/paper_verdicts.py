@@ -69,5 +69,3 @@ def difference_text(cell: Standing) -> str:
     return f"{100 * cell.difference:+.2f}" + (
         "" if interval is None else f" ({100 * interval.low:+.2f} to {100 * interval.high:+.2f})"
     )
-
-

@@ -57,9 +57,7 @@ def draw_distributions(points: Points, title: str) -> list[Drawing]:
     for number, (method, own) in enumerate(_first_runs(points).items()):
         ending = f"-{number + 1}" if number else ""
         moments = [point for point in own if point.get("score")]
-        caption = (
-            f"{title.removesuffix('.')}, {method}: a Gaussian for each class and for foreign images."
-        )
+        caption = f"{title.removesuffix('.')}, {method}: a Gaussian for each class and for foreign images."
         drawn.append(fitted_distributions(f"{FIGURE}{ending}", _fitted_panels(moments), caption))
         if profiles := [point for point in own if point.get("image")]:
             drawn.append(_draw_profile(f"{PROFILE}{ending}", profiles))
