@@ -411,3 +411,59 @@ def test_figure_1_is_judged_on_every_data_set_that_was_measured(tmp_path: Path) 
 def test_an_unknown_part_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the paper has no part table9; its parts are counts"):
         render_part("table9", tmp_path, "", "")
+
+
+# Figures
+
+
+def test_figures_of_rows_are_drawn_with_what_is_there(folder: Folder) -> None:
+    facts = {"task": "misclassification", "foreign": None}
+    rows = [
+        replace(row, **facts, score=score, data=data, metrics={"auroc": 0.9, "aupr": 0.5})
+        for row in (DSUI, PLAIN)
+        for data in ("cifar10", "svhn")
+        for score in ("max_probability", "entropy")
+    ]
+    part = render_part("figure3", folder(rows), "own-name", "figures/own-name.svg")
+    assert part.drawing is not None
+    assert part.drawing.name == "own-name"
+    first = part.drawing.figure.axes[0]
+    lines = {str(each.get_label()): each[0].get_ydata().tolist() for each in first.containers}
+    assert list(lines) == ["Baseline", OURS]
+    assert [y == pytest.approx(90) for y in lines[OURS]] == [place in (1, 5) for place in range(8)]
+    assert "](figures/own-name.svg)" in part.markdown
+    assert "Number of runs: Baseline 1, DS-UI 1." in part.markdown
+    assert "AUROC of Max.P.\nmethod," in part.data
+    assert render_part("figure6", folder(rows), "f", "l").drawing is None
+
+
+def test_figures_of_single_images_wait_for_their_points(tmp_path: Path) -> None:
+    for part, study in (("figure2", "distributions"), ("figure4", "distributions"), ("figure7", "tsne")):
+        waiting = render_part(part, tmp_path, part, f"figures/{part}.svg")
+        assert waiting.drawing is None
+        assert f"`dsui reproduce {study}` draws it" in waiting.markdown
+    moments = "dsui,0,{},{},0.9,0.1,5,{},,\n"
+    profile = "dsui,0,{},,,,,,{},{}\n"
+    (tmp_path / "paper-distributions.csv").write_text(
+        "method,seed,x,score,mean,deviation,images,foreign,image,log_density\n"
+        + moments.format("cat", "entropy", 0)
+        + moments.format("svhn", "entropy", 1)
+        + profile.format("cat", "in-domain", -3.0)
+        + profile.format("cat", "svhn", -9.0)
+    )
+    (tmp_path / "paper-tsne.csv").write_text(
+        "method,seed,panel,class,x,y\n"
+        + "".join(f"{m},0,{p},cat,{x},1\n" for m in ("msp", "dsui") for p in ("own", "with foreign") for x in (0, 1))
+        + "dsui,0,with foreign,svhn,0,0\n"
+    )
+    described = {
+        "figure2": "densest in cat at -3 nats",
+        "figure4": "cat 0.9 ± 0.1, svhn 0.9 ± 0.1",
+        "figure7": "2 images and 1 of svhn",
+    }
+    for part, words in described.items():
+        drawn = render_part(part, tmp_path, part, f"figures/{part}.svg")
+        assert drawn.drawing is not None
+        assert drawn.drawing.name == part
+        assert words in drawn.drawing.description
+        assert f"](figures/{part}.svg)" in drawn.markdown
