@@ -417,10 +417,10 @@ def test_an_unknown_part_is_named(tmp_path: Path) -> None:
 
 
 def test_figures_of_rows_are_drawn_with_what_is_there(folder: Folder) -> None:
-    facts = {"task": "misclassification", "foreign": None}
+    of_errors = [replace(row, task="misclassification", foreign=None) for row in (DSUI, PLAIN)]
     rows = [
-        replace(row, **facts, score=score, data=data, metrics={"auroc": 0.9, "aupr": 0.5})
-        for row in (DSUI, PLAIN)
+        replace(row, score=score, data=data, metrics={"auroc": 0.9, "aupr": 0.5})
+        for row in of_errors
         for data in ("cifar10", "svhn")
         for score in ("max_probability", "entropy")
     ]
