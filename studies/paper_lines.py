@@ -1,14 +1,14 @@
 """Which committed rows are figures of the paper, and on which line of its tables each stands.
 
-A row counts if it is of test images and its method was trained with the settings that were frozen for it: those of the
-grids in `SETTINGS`, which `open-set` completes by the methods that only it has. They are the same for all data sets and
-both backbones. Rows of any file in `FILES` count, so that a page fills itself as runs come. DS-UI has a line by its
-classifier and one by its mixtures.
+A row counts if it is of test images and its method was trained with the settings that were frozen for it, those of the
+grids in `SETTINGS`; in open-set tests with those of the grid `OPEN_SET`. They are the same for all data sets and both
+backbones. Tiny ImageNet counts at 32 x 32 pixels. Rows of any file in `FILES` count, so that the page fills itself as
+runs come. DS-UI has a line by its classifier and one by its mixtures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -42,14 +42,16 @@ RIVALS = {
 BEYOND = {"msp, sphere": "Softmax on the sphere", "logitnorm": "LogitNorm", "bbb": "Bayes by Backprop"}
 """Comparators that the paper does not have."""
 NAMES = {**RIVALS, "dsui": OURS, **BEYOND}
-OWN_SCORES = {"G-OpenMax": "energy", "C2AE": "reconstruction", "GDOSR": "max_logit"}
-"""The published scores of the open-set methods. Their AUROC stands where the paper prints it, below Max.P."""
-
-USED = {*BY_MIXTURES, *BY_MIXTURES.values(), *OWN_SCORES.values()}
+OWN_SCORES = {"G-OpenMax": ("unknown", "energy"), "C2AE": ("unknown", "reconstruction"), "GDOSR": ("max_logit",)}
+"""The published scores of the open-set methods, the first that rows have. Their AUROC stands where the paper prints it,
+below Max.P."""
+USED = {*BY_MIXTURES, *BY_MIXTURES.values(), *(score for scores in OWN_SCORES.values() for score in scores)}
 """The scores that the paper's tables need."""
+SMALLER, SIZE = "tiny-imagenet", "size=32"
+"""The data set that is made smaller, and how the name of a training says so."""
 
 Training = tuple[str, str]
-"""A method and the name of its training."""
+"""A method and the name of its training, without `SIZE`."""
 
 
 class RowFile(NamedTuple):
@@ -64,21 +66,20 @@ RowFiles = tuple[RowFile, ...]
 
 
 class PaperRows(NamedTuple):
-    """`rows`: on the lines of the paper's tables. `unused`: trainings of rows that stand nowhere on the page."""
+    """`rows`: on the lines of the paper's tables. `unused`: data, method and training of rows that stand nowhere."""
 
     rows: list[ResultRow]
-    unused: list[Training]
+    unused: list[tuple[str, str, str]]
 
 
 @cache
-def frozen_settings() -> dict[Training, str]:
-    """The label of each training that counts."""
+def frozen_settings(*grids: str) -> dict[Training, str]:
+    """The label of each training of these grids."""
     found: dict[Training, str] = {}
-    for name in (*SETTINGS, OPEN_SET):
-        methods = {method for method, _ in found} if name == OPEN_SET else set()
+    for name in grids:
         for cell in load_grid(name).cells:
-            training = (cell.predictor, training_name(cell.config))
-            if cell.predictor not in methods and found.setdefault(training, cell.label) != cell.label:
+            training = (cell.predictor, _without_size(training_name(cell.config)))
+            if found.setdefault(training, cell.label) != cell.label:
                 raise ValueError(f"{name} calls {', '.join(training)} both {found[training]} and {cell.label}.")
     return found
 
@@ -92,15 +93,15 @@ def row_files(results: Path) -> RowFiles:
 @cache
 def read_paper_rows(files: RowFiles) -> PaperRows:
     """The rows that were trained with the frozen settings."""
-    rows, unused = [], dict[Training, None]()
-    elsewhere = {(method, recipe) for grid in (ABLATION, PARTS) for method, _, _, recipe in _labels(grid)}
+    rows, unused = [], dict[tuple[str, str, str], None]()
+    elsewhere = {**_labels(ABLATION), **_labels(PARTS)}
     for row in _rows_of_test_images(files):
-        training = (row.method, row.recipe)
-        label = frozen_settings().get(training, "")
-        if label in NAMES:
+        settings = frozen_settings(*((OPEN_SET,) if row.task == "open-set" else SETTINGS))
+        label = settings.get((row.method, _without_size(row.recipe)), "")
+        if label in NAMES and (row.data != SMALLER or SIZE in row.recipe.split(", ")):
             rows.append(relabel(row, NAMES[label]))
-        elif training not in elsewhere:
-            unused[training] = None
+        elif (row.method, row.data, row.backbone, row.recipe) not in elsewhere:
+            unused[row.data, row.method, row.recipe] = None
     return PaperRows(list(with_mixtures(_by_own_scores(rows))), list(unused))
 
 
@@ -119,13 +120,18 @@ def _labels(grid: str) -> dict[tuple[str, str, str, str], str]:
     }
 
 
-def _by_own_scores(rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
+def _without_size(training: str) -> str:
+    return ", ".join(part for part in training.split(", ") if part != SIZE)
+
+
+def _by_own_scores(rows: Sequence[ResultRow]) -> Iterator[ResultRow]:
     """Of the open-set methods only AUROC by their own scores, in the place of Max.P."""
+    present = {(row.method, row.score) for row in rows if row.task == "open-set"}
+    own = {method: next((s for s in scores if (method, s) in present), "") for method, scores in OWN_SCORES.items()}
     for row in rows:
-        own = OWN_SCORES.get(row.method) if row.task == "open-set" else None
-        if own is None:
+        if row.task != "open-set" or row.method not in own:
             yield row
-        elif row.score == own and "auroc" in row.metrics:
+        elif row.score == own[row.method] and "auroc" in row.metrics:
             yield replace(row, score="max_probability", metrics={"auroc": row.metrics["auroc"]})
 
 

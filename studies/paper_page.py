@@ -18,7 +18,16 @@ from dsui.report.tables import Entry, Table
 from studies.paper_cells import CELLS, DATA, MEASURES, OTHER_PAIR_CELLS, place_name
 from studies.paper_claims import claim_sentence, claims_table, gather
 from studies.paper_geometry import check_geometry, geometry_table
-from studies.paper_lines import NAMES, RIVALS, STREAMS, frozen_settings, read_paper_rows, row_files
+from studies.paper_lines import (
+    NAMES,
+    OPEN_SET,
+    RIVALS,
+    SETTINGS,
+    STREAMS,
+    frozen_settings,
+    read_paper_rows,
+    row_files,
+)
 from studies.paper_points import FIGURES, draw_points
 from studies.paper_standings import NOT_RUN, count_table, difference_table, part_title
 from studies.paper_tables import ablation_table, comparison_table, runs_text
@@ -123,11 +132,16 @@ def _settings(results: Path, _name: str, _link: str) -> RenderedPart:
     rows = read_paper_rows(row_files(results))
     present = {row.method for row in rows.rows}
     lines = ["| method | training |", "|---|---|"]
-    for (_, training), label in frozen_settings().items():
-        name = NAMES.get(label, label)
-        lines.append(f"| {name}{'' if name in present else f' ({NOT_RUN} yet)'} | `{training}` |")
-    if unused := [", ".join(training) for training in rows.unused]:
-        lines += ["", f"Rows of other trainings stand on no line here: {'; '.join(unused)}."]
+    main = frozen_settings(*SETTINGS)
+    of_table_3 = {training: label for training, label in frozen_settings(OPEN_SET).items() if training not in main}
+    for where, settings in (("", main), (" in Table 3", of_table_3)):
+        for (_, training), label in settings.items():
+            name = NAMES.get(label, label)
+            waits = f" ({NOT_RUN} yet)" if name not in present else ""
+            lines.append(f"| {name}{where}{waits} | `{training}` |")
+    if rows.unused:
+        listed = "; ".join(f"{method}, {training} ({data})" for data, method, training in rows.unused)
+        lines += ["", f"Rows of other trainings stand on no line here: {listed}."]
     return RenderedPart("\n".join(lines))
 
 

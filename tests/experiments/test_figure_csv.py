@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,7 @@ def test_distributions_are_the_moments_of_probabilities_and_entropies(tmp_path: 
         "largest probability of the mixtures",
         "entropy of the mixtures (nats)",
     ]
+    assert from_study[0].figure.axes[1].get_xlim() == pytest.approx((0, math.log(10)))
     photos = next(row for row in rows if row["x"] == "photos")
     assert f"photos {float(photos['mean']):.3g} ± {float(photos['deviation']):.3g}" in from_study[0].description
 

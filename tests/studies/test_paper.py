@@ -34,7 +34,18 @@ from studies.paper_cells import (
 )
 from studies.paper_claims import CLAIMS, Evidence, claims_table, gather, verdict
 from studies.paper_geometry import check_geometry, geometry_table
-from studies.paper_lines import NAMES, OURS, PARTS, RIVALS, STREAMS, frozen_settings, read_paper_rows, row_files
+from studies.paper_lines import (
+    NAMES,
+    OPEN_SET,
+    OURS,
+    PARTS,
+    RIVALS,
+    SETTINGS,
+    STREAMS,
+    frozen_settings,
+    read_paper_rows,
+    row_files,
+)
 from studies.paper_page import render_part
 from studies.paper_standings import count_table, difference_table
 from studies.paper_tables import FULL, ablation_table, comparison_table
@@ -73,9 +84,10 @@ def line_cells(markdown: str) -> dict[str, list[str]]:
 
 
 def test_every_line_has_one_training_and_a_name() -> None:
-    labels = list(frozen_settings().values())
-    assert sorted(labels) == sorted(set(labels))
-    assert set(labels) <= set(NAMES)
+    for grids in (SETTINGS, (OPEN_SET,)):
+        labels = list(frozen_settings(*grids).values())
+        assert sorted(labels) == sorted(set(labels))
+        assert set(labels) <= set(NAMES)
 
 
 def test_a_row_counts_with_the_frozen_settings_of_test_images_and_of_whole_runs(folder: Folder) -> None:
@@ -91,7 +103,15 @@ def test_a_row_counts_with_the_frozen_settings_of_test_images_and_of_whole_runs(
         (OURS, 0.91),
         ("Baseline without neck", 0.95),
     ]
-    assert read.unused == [("dsui", "paper, neck=False, rho=9")]
+    assert read.unused == [("cifar10", "dsui", "paper, neck=False, rho=9")]
+
+
+def test_tiny_imagenet_counts_at_32_pixels_alone(folder: Folder) -> None:
+    own = accuracies(DSUI, [0.5], data="tiny-imagenet")
+    small = accuracies(replace(DSUI, recipe="paper, neck=False, size=32"), [0.4], data="tiny-imagenet")
+    read = read_paper_rows(row_files(folder([*own, *small])))
+    assert [(row.method, row.metrics["accuracy"]) for row in read.rows] == [(OURS, 0.4)]
+    assert read.unused == [("tiny-imagenet", "dsui", "paper, neck=False")]
 
 
 def test_the_mixtures_are_a_line_by_the_same_measures(folder: Folder) -> None:
@@ -108,8 +128,19 @@ def test_open_set_methods_stand_by_their_own_scores_where_the_paper_quotes_them(
     known = replace(DSUI, method="g-openmax", recipe="paper", task="open-set", foreign="unknown", split="neal-0:1")
     scores = {"max_probability": 0.5, "entropy": 0.6, "energy": 0.7}
     rows = [replace(known, score=score, metrics={"auroc": value, "aupr": 0.1}) for score, value in scores.items()]
-    (row,) = (row for row in read_paper_rows(row_files(folder(rows))).rows if row.method == "G-OpenMax")
-    assert (row.score, dict(row.metrics)) == ("max_probability", {"auroc": 0.7})
+    for by_rows, shown in ((rows, 0.7), ([*rows, replace(rows[0], score="unknown", metrics={"auroc": 0.8})], 0.8)):
+        (row,) = (row for row in read_paper_rows(row_files(folder(by_rows))).rows if row.method == "G-OpenMax")
+        assert (row.score, dict(row.metrics)) == ("max_probability", {"auroc": shown})
+
+
+def test_table_3_has_the_trainings_of_its_own_grid(folder: Folder) -> None:
+    known = replace(DSUI, task="open-set", foreign="unknown", split="neal-0:1", metrics={"auroc": 0.8})
+    trainings = {training for method, training in frozen_settings(OPEN_SET) if method == "dsui"}
+    rows = [replace(known, recipe=recipe, run=recipe) for recipe in (*trainings, "paper, rho=9")]
+    read = read_paper_rows(row_files(folder(rows)))
+    assert {row.method for row in read.rows} == {OURS}
+    assert len(read.rows) == len(trainings)
+    assert read.unused == [("cifar10", "dsui", "paper, rho=9")]
 
 
 # Cells
@@ -315,8 +346,9 @@ def test_more_components_and_reg_are_judged_by_their_own_lines() -> None:
 
 def test_a_verdict_names_the_cell_where_dsui_is_furthest_behind() -> None:
     evidence = changed(everything(), OURS, [CELLS["figure3"][5]], 0.75)
+    evidence = changed(evidence, OURS, [CELLS["figure3"][7]], 0.79)
     figures = verdict(CLAIMS["misclassification"], evidence, CLASSIFIER).figures
-    assert figures.startswith("true in 31 of the 32 cells run (32 in all); smallest difference -5.00 (")
+    assert figures.startswith("true in 30 of the 32 cells run (32 in all); smallest difference -5.00 (")
     assert figures.endswith("against Baseline in AUROC of Ent., CIFAR-10, ResNet18")
 
 
@@ -385,6 +417,17 @@ def test_a_row_fills_its_cell_and_leaves_the_others(folder: Folder, tmp_path: Pa
         tmp_path
     )
     assert gather(folder(more)).methods[OURS][ACCURACY_CELLS[4]].mean == 0.96
+
+
+def test_the_two_pairs_that_the_figure_lacks_stand_in_the_table_of_differences(folder: Folder) -> None:
+    rows = [
+        replace(row, task="ood", foreign="cifar100", score="entropy", metrics={"auroc": value, "aupr": 0.5})
+        for row, value in ((DSUI, 0.9), (PLAIN, 0.8))
+    ]
+    shown = line_cells(render_part("figure5", folder(rows), "f", "l").markdown)
+    cells = shown["CIFAR-10 → CIFAR-100 (not in the figure), by its classifier"]
+    assert cells == ["not run", "**+10.00** Baseline", "not run", "**+0.00** Baseline", "1 of 5"]
+    assert "CIFAR-10 → SVHN, by its classifier" not in shown
 
 
 def test_figure_1_is_judged_on_every_data_set_that_was_measured(tmp_path: Path) -> None:
