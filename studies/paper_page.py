@@ -130,14 +130,14 @@ def _geometry(results: Path, _name: str, _link: str) -> RenderedPart:
 def _settings(results: Path, _name: str, _link: str) -> RenderedPart:
     """The training of every line, and which have no rows yet."""
     rows = read_paper_rows(row_files(results))
-    present = {row.method for row in rows.rows}
+    present = {(row.method, row.task == OPEN_SET) for row in rows.rows}
     lines = ["| method | training |", "|---|---|"]
     main = frozen_settings(*SETTINGS)
     of_table_3 = {training: label for training, label in frozen_settings(OPEN_SET).items() if training not in main}
     for where, settings in (("", main), (" in Table 3", of_table_3)):
         for (_, training), label in settings.items():
             name = NAMES.get(label, label)
-            waits = f" ({NOT_RUN} yet)" if name not in present else ""
+            waits = "" if (name, settings is of_table_3) in present else f" ({NOT_RUN} yet)"
             lines.append(f"| {name}{where}{waits} | `{training}` |")
     if rows.unused:
         listed = "; ".join(f"{method}, {training} ({data})" for data, method, training in rows.unused)

@@ -430,6 +430,15 @@ def test_the_two_pairs_that_the_figure_lacks_stand_in_the_table_of_differences(f
     assert "CIFAR-10 → SVHN, by its classifier" not in shown
 
 
+def test_the_settings_say_what_waits_in_table_3_and_elsewhere(folder: Folder) -> None:
+    shown = line_cells(render_part("settings", folder(accuracies(DSUI, [0.9])), "", "").markdown)
+    assert shown[OURS] == ["`paper, neck=False`"]
+    assert shown["Baseline (not run yet)"] == ["`paper, average=ema`"]
+    of_table_3 = [name for name in shown if "in Table 3" in name]
+    assert of_table_3
+    assert all(name.endswith("(not run yet)") for name in of_table_3)
+
+
 def test_figure_1_is_judged_on_every_data_set_that_was_measured(tmp_path: Path) -> None:
     def write(name: str, data: str, ours: tuple[float, float]) -> None:
         rows = [
