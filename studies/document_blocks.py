@@ -7,6 +7,7 @@
     where: {seed: 0, method: [dsui, msp]}                       # only rows with these values in their fields
     published: table2                 # the paper's figures below
     figure: NAME                      # lines over data or attacks instead of a table, in docs/figures/NAME.svg
+    paper: table2                     # a part of docs/paper.md, which needs no other key but the name of its figure
 
 Further keys are `title`, `reference`, and `experiment: NAME` for an experiment with rows of its own kind. Columns and
 methods without any row are left out; a method without rows for these columns is a line of "-".
@@ -37,6 +38,7 @@ from dsui.report.table_forms import to_csv, to_markdown
 from dsui.report.tables import Column, Entry, Line, Table
 from dsui.runs.recipe_file import training_name
 from studies import geometry, starts
+from studies.paper_page import render_part
 
 EXPERIMENTS: dict[str, Callable[[Path], str]] = {
     "geometry": lambda path: geometry.table(geometry.read(path)),
@@ -59,6 +61,7 @@ class BlockSpec:
     reference: str | None = None
     published: str | None = None
     figure: str | None = None
+    paper: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> BlockSpec:
@@ -82,6 +85,8 @@ def render_block(spec: BlockSpec, results: Path, link: str = "") -> RenderedBloc
     """`results`: the folder of the rows; `link`: the path from the document to the figure."""
     if spec.experiment is not None:
         return _render_experiment(spec.experiment, results)
+    if spec.paper is not None:
+        return _render_part(spec.paper, results, spec.figure or "", link)
     table, figures = _build_table(spec, results)
     if spec.figure is None:
         return RenderedBlock(to_markdown(_with_runs_column(table)).rstrip())
@@ -93,7 +98,14 @@ def render_block(spec: BlockSpec, results: Path, link: str = "") -> RenderedBloc
     drawing = lines(spec.figure, places(figures), table, metric)
     runs = ", ".join(f"{line.label} {_runs(line)}" for line in drawn)
     markdown = f"![{drawing.caption} {drawing.description}]({link})\n\n{drawing.caption} Number of runs: {runs}."
-    return RenderedBlock(markdown, _with_data(to_svg(drawing), table))
+    return RenderedBlock(markdown, _with_data(to_svg(drawing), to_csv(table)))
+
+
+def _render_part(name: str, results: Path, figure: str, link: str) -> RenderedBlock:
+    part = render_part(name, results, figure, link)
+    if part.drawing is None:
+        return RenderedBlock(part.markdown)
+    return RenderedBlock(part.markdown, _with_data(to_svg(part.drawing), part.data))
 
 
 def _render_experiment(name: str, results: Path) -> RenderedBlock:
@@ -192,10 +204,10 @@ def _runs(line: Line) -> str:
     return "-".join(map(str, dict.fromkeys((counts[0], counts[-1])))) if counts else NO_RUNS
 
 
-def _with_data(svg: str, table: Table) -> str:
+def _with_data(svg: str, data: str) -> str:
     """The figure with its numbers, and with the version of matplotlib, since another one may draw it differently."""
     from matplotlib import __version__
 
     begin = svg.index(">", svg.index("<svg")) + 1
-    data = f"\n <desc>{escape(to_csv(table))}</desc>\n <!-- matplotlib {__version__} -->"
-    return svg[:begin] + data + svg[begin:]
+    description = f"\n <desc>{escape(data)}</desc>\n <!-- matplotlib {__version__} -->"
+    return svg[:begin] + description + svg[begin:]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,6 +77,27 @@ def test_a_study_ends_in_a_table_in_four_forms_and_says_how_far_it_is(alone: Pat
     assert result.stdout == (alone / "study" / "table.csv").read_text(encoding="utf-8")
     assert "Two methods on digits" in (alone / "study" / "table.md").read_text(encoding="utf-8")
     assert r"\begin{tabular}" in (alone / "study" / "table.tex").read_text(encoding="utf-8")
+
+
+def test_a_study_of_a_figure_draws_it_and_says_where_or_what_is_missing(
+    alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    four = "[auroc, aupr], scores: [max_probability, entropy]"
+    text = GRID.replace("auroc, scores: [max_probability, entropy]", four) + "figure: curve\n"
+    grid, out = grid_file(tmp_path, text=text), tmp_path / "study"
+    shutil.copytree(alone / "study", out)  # the cells are those of the same study without a figure
+    result = reproduce(grid, "--out", out, "--device", "cpu")
+    assert result.exit_code == 0
+    assert f"It is drawn in {out / 'figure.svg'}, and as PNG beside it." in result.stderr
+    assert (out / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert "dsui, mixtures" in (out / "figure.svg").read_text(encoding="utf-8")
+    monkeypatch.setattr("dsui.cli.reproduce_output.DRAWS_WITH", "a_missing_package")
+    again = reproduce(grid, "--out", out, "--device", "cpu", "--quiet")
+    assert again.exit_code == 0
+    loud = reproduce(grid, "--out", out, "--device", "cpu")
+    assert "It is not drawn, because a_missing_package is missing: pip install a_missing_package" in loud.stderr
+    listed = json.loads(reproduce(grid, "--out", out, "--device", "cpu", "--json").stdout)
+    assert [Path(name).name for name in listed["files"]] == ["table.md", "table.tex", "table.csv", "figure.csv"]
 
 
 def test_a_second_call_trains_nothing(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,9 @@ from dsui.evaluation.statistics import (
     ALIKE,
     DIFFERENT,
     UNTESTED,
+    Interval,
     Summary,
+    difference_interval,
     holm,
     mark,
     mean_ranks,
@@ -33,6 +35,31 @@ def test_tests_from_mean_deviation_and_n_equal_scipy_on_the_samples(first: list[
         p = t_test(summarize(first), summarize(second), equal_variances=equal)
         # deviations of 1e-6 around 1 leave scipy's own sums of squares some ten digits
         assert p == pytest.approx(stats.ttest_ind(first, second, equal_var=equal).pvalue, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:Precision loss")  # of scipy, where one of the two does not deviate
+@settings(deadline=None, max_examples=50)
+@given(runs, runs, st.sampled_from([0.05, 0.1]))
+def test_intervals_from_mean_deviation_and_n_equal_scipy_on_the_samples(
+    first: list[float], second: list[float], level: float
+) -> None:
+    found = difference_interval(summarize(first), summarize(second), level)
+    assert found is not None
+    if len(set(first)) == len(set(second)) == 1:
+        assert found == Interval(summarize(first).mean - summarize(second).mean, found.low)
+        return
+    expected = stats.ttest_ind(first, second, equal_var=False).confidence_interval(1 - level)
+    assert found == pytest.approx((expected.low, expected.high), rel=1e-6, abs=1e-9)  # as above
+
+
+def test_welchs_test_and_interval_agree_and_a_single_run_has_no_interval() -> None:
+    three, five = Summary(0.93, 0.002, 3), Summary(0.92, 0.01, 5)
+    p = t_test(three, five, equal_variances=False)
+    low, high = difference_interval(three, five, level=p) or (math.nan, math.nan)
+    assert low == pytest.approx(0, abs=1e-12)  # at the level p the interval just reaches zero
+    assert high == pytest.approx(0.02)
+    assert difference_interval(three, Summary(0.9, None, 1)) is None
+    assert difference_interval(three, Summary(0.9, None, 5)) is None
 
 
 def test_runs_that_all_agree_differ_only_if_their_means_do() -> None:

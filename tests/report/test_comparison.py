@@ -12,6 +12,7 @@ from dsui.evaluation.results import ResultRow
 from dsui.evaluation.statistics import holm
 from dsui.report.columns import Figure
 from dsui.report.comparison import available, compare
+from dsui.report.comparison_lines import with_mixtures
 from dsui.report.tables import Entry, Table
 from tests.support import result_row
 
@@ -283,3 +284,11 @@ def test_named_lines_come_first_in_their_order_and_one_without_a_figure_is_dashe
     assert {line.label: line for line in usual.lines if not line.quoted} == {
         line.label: line for line in table.lines if not line.quoted and line.label != "gone"
     }
+
+
+def test_a_row_of_the_mixtures_is_also_a_row_of_the_same_measure_on_a_line_of_its_own() -> None:
+    scores = {"density": "prediction", "density_max_probability": "max_probability", "density_entropy": "entropy"}
+    rows = [replace(result_row.ROW, method="dsui", score=score) for score in (*scores, "entropy", "density_energy")]
+    found = [(row.method, row.score) for row in with_mixtures(rows)]
+    assert [pair for pair in found if pair[0] == "dsui"] == [("dsui", row.score) for row in rows]
+    assert [pair for pair in found if pair[0] != "dsui"] == [("dsui, mixtures", score) for score in scores.values()]

@@ -195,6 +195,22 @@ def test_caption_explains_what_the_table_uses_and_nothing_else() -> None:
     assert one_column(DOWN, 1.0).caption == "↓ lower is better."
 
 
+def test_quoted_lines_may_stand_beside_the_own_ones_with_a_best_of_their_own() -> None:
+    lines = [
+        Line(name, (Entry(mean),), name.endswith("q"))
+        for name, mean in (("a", 0.7), ("aq", 0.9), ("b", 0.8), ("bq", 0.6))
+    ]
+    apart = Table("t", (UP,), tuple(lines))
+    beside = Table("t", (UP,), tuple(lines), beside=True)
+    assert apart.places(0) == [None, "best", "second", None]
+    assert beside.places(0) == ["second", "best", "best", "second"]
+    first_words = [re.findall(r"^\| (\w+)", line) for line in to_markdown(beside).splitlines()]
+    assert [word for words in first_words for word in words][1:] == ["a", "aq", "b", "bq"]
+    assert "**90.00**" in to_markdown(beside)
+    assert to_csv(apart).splitlines()[2].startswith("b,False")
+    assert to_csv(beside).splitlines()[2].startswith("aq,True")
+
+
 def test_ragged_tables_are_refused() -> None:
     with pytest.raises(ValueError, match="every line needs 1 cells; m has another number"):
         Table("t", (UP,), (Line("m", ()),))

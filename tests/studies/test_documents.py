@@ -74,7 +74,7 @@ def regenerated() -> dict[Path, str]:
 
 def test_documents_and_figures_are_what_the_committed_rows_make_of_them(regenerated: dict[Path, str]) -> None:
     now = regenerated
-    assert {"README.md", "results.md", "research-log.md", "method.md"} <= {path.name for path in now}
+    assert {"README.md", "paper.md", "results.md", "research-log.md", "method.md"} <= {path.name for path in now}
     for path, text in now.items():
         committed = path.read_text(encoding="utf-8")
         alike = same_figure(committed, text) if path.suffix == ".svg" else committed == text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from dsui.cli.output import Format, print_json, write_table
 from dsui.cli.progress import format_duration
@@ -16,6 +17,7 @@ from dsui.report import table_forms
 from dsui.report.tables import Table
 
 FIGURE = "figure.csv"
+DRAWS_WITH = "matplotlib"
 TABLES = {"table.md": table_forms.to_markdown, "table.tex": table_forms.to_latex, "table.csv": table_forms.to_csv}
 
 
@@ -45,6 +47,8 @@ def print_results(study: Study, cells: Sequence[Cell], table_format: Format, *, 
     sentences = missing_notes(study) if table is None else []
     if FIGURE in files:
         sentences.append(f"The figure's data are in {study.out / FIGURE}.")
+        drawn = [str(study.out / name) for name in files if name.endswith(".svg")]
+        sentences.append(f"It is drawn in {', '.join(drawn)}, and as PNG beside it." if drawn else _why_not_drawn())
     for sentence in (*sentences, *missing_data_notes(study, cells)):
         stderr_console(quiet).print(sentence, soft_wrap=True, markup=False)
 
@@ -66,9 +70,31 @@ def _write_files(study: Study, published: bool) -> tuple[Table | None, list[str]
     """The table, if the study has one, and the names of the files that were written."""
     study.collect()
     table = study_table(study, published) if study.grid.table else None
-    files = {} if table is None else {name: render(table) for name, render in TABLES.items()}
+    files: dict[str, str | bytes] = {}
+    if table is not None:
+        files.update((name, render(table)) for name, render in TABLES.items())
     if study.grid.figure is not None:
         files[FIGURE] = figure_csv(study, table)
-    for name, text in files.items():
-        study.write(name, text)
+        files.update(_draw(study))
+    for name, content in files.items():
+        study.write(name, content)
     return table, list(files)
+
+
+def _draw(study: Study) -> dict[str, str | bytes]:
+    """The figures as SVG and PNG. A study that has trained for days does not fail because it cannot be drawn."""
+    if find_spec(DRAWS_WITH) is None:
+        return {}
+    from dsui.experiments.study_figures import draw_study
+    from dsui.report.figures.canvas import to_png, to_svg
+
+    files: dict[str, str | bytes] = {}
+    for drawing in draw_study(study):
+        files[f"{drawing.name}.svg"], files[f"{drawing.name}.png"] = to_svg(drawing), to_png(drawing)
+    return files
+
+
+def _why_not_drawn() -> str:
+    if find_spec(DRAWS_WITH) is None:
+        return f"It is not drawn, because {DRAWS_WITH} is missing: pip install {DRAWS_WITH}, then repeat this command."
+    return "It is not drawn yet, because no cell of it is done."

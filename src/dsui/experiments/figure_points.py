@@ -1,8 +1,9 @@
-"""Values of single images, which two figures of the paper need beside results rows.
+"""Values of single images, which three figures of the paper need beside results rows.
 
 Figure 4, `distributions`: mean and deviation of Max.P. and Ent. over the images of each class and of each foreign set,
-the Gaussians it draws. Figure 7, `embedding`: t-SNE of the features in two dimensions, of in-domain images alone and
-together with foreign ones.
+the Gaussians it draws. With them come those of Figure 2, right, where the method models densities: the class densities
+of the densest in-domain image that is classified correctly, and of the least dense foreign one. Figure 7, `embedding`:
+t-SNE of the features in two dimensions, of in-domain images alone and together with foreign ones.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from dsui.evaluation.cache import ImageSource
 from dsui.evaluation.sources import ImageSources
 from dsui.evaluation.tasks import Evaluation
 from dsui.report.figures.distributions import probability_or_entropy
+from dsui.report.figures.profile import densest, least_dense
 from dsui.report.tsne import PACKAGE, sample_features, tsne
 
 SCORES = ("max_probability", "entropy", "density_max_probability", "density_entropy")
+OWN = "in-domain"
+"""What the points of Figure 2 call the image of the run's own set; the other is called by its set."""
 EMBEDDED = 2000
 """Most images of a set in the embedding; the paper does not say how many it shows."""
 
@@ -33,8 +37,9 @@ def require_packages(figures: Iterable[str | None]) -> None:
 
 
 def distributions(evaluation: Evaluation, sources: ImageSources, foreign: Sequence[str]) -> list[dict[str, Any]]:
-    """One point for each score and class, or foreign set."""
-    points = []
+    """One point for each score and class, or foreign set, and one for each class and image of Figure 2."""
+    points: list[dict[str, Any]] = []
+    profiles: list[dict[str, Any]] = []
     for name, source in _named_sources(sources, foreign):
         stored, scores = evaluation.scores(source)
         labels = stored.part("labels")
@@ -47,8 +52,13 @@ def distributions(evaluation: Evaluation, sources: ImageSources, foreign: Sequen
             for group, members in groups.items():
                 own = values[members]
                 moments = {"mean": own.mean().item(), "deviation": own.std().item() if len(own) > 1 else None}
-                points.append({"x": group, "score": score, **moments, "images": len(own)})
-    return points
+                points.append({"x": group, "score": score, **moments, "images": len(own), "foreign": int(bool(name))})
+        log_joint, logits = stored.part("log_joint"), stored.part("logits")
+        if log_joint is not None and logits is not None:
+            chosen = least_dense(log_joint) if name else densest(log_joint, logits.argmax(1) == labels)
+            profile = zip(evaluation.cache.facts.classes, log_joint[chosen].tolist(), strict=True)
+            profiles += [{"x": group, "image": name or OWN, "log_density": value} for group, value in profile]
+    return points + profiles
 
 
 def embedding(evaluation: Evaluation, sources: ImageSources, foreign: Sequence[str]) -> list[dict[str, Any]]:

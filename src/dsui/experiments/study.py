@@ -140,14 +140,15 @@ class Study:
         self.write(RESULTS, "".join(f"{row.to_json()}\n" for row in rows))
         return rows
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name: str, content: str | bytes) -> None:
         """Write a file of the study, completely or not at all."""
         path = self.out / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise not_written(path, error) from error
-        write_atomic(path, lambda stream: stream.write(text.encode(errors="surrogateescape")))
+        data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
+        write_atomic(path, lambda stream: stream.write(data))
 
     def training_seconds(self, jobs: Sequence[Job]) -> list[float | None]:
         """How long the run of each job still trains; None if unknown."""

@@ -7,7 +7,7 @@ own, with the printed mean, deviation and number of runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -18,6 +18,14 @@ from dsui.report.columns import Figure, figure_of
 
 ALL_CLASSES = "all-classes"
 """How rows name the class split of a run that knows all classes."""
+MIXTURES = ", mixtures"
+"""How the label of a line ends that shows a method by its mixtures, beside its line by the classifier."""
+BY_MIXTURES = {
+    "density": "prediction",
+    "density_max_probability": "max_probability",
+    "density_entropy": "entropy",
+}
+"""The scores of the mixtures' posterior, and the same measure of the classifier's."""
 AnyRow = TypeVar("AnyRow", ResultRow, PaperRow)
 
 
@@ -44,6 +52,14 @@ def relabel(row: ResultRow, label: str) -> ResultRow:
 def with_prediction_stream(row: AnyRow) -> AnyRow:
     """Accuracy without a score is that of the prediction: the paper, and rows from when there was one stream."""
     return replace(row, score="prediction") if row.task == "accuracy" and row.score is None else row
+
+
+def with_mixtures(rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
+    """Also each row of the mixtures' posterior as a row of the same measure, on a line of its own: "dsui, mixtures"."""
+    for row in rows:
+        yield row
+        if (measure := BY_MIXTURES.get(row.score or "")) is not None:
+            yield replace(row, method=f"{row.method}{MIXTURES}", score=measure)
 
 
 def latest_rows(rows: Iterable[ResultRow]) -> list[ResultRow]:

@@ -141,9 +141,12 @@ def to_json(table: Table) -> str:
 
 
 def _sections(table: Table, spread: str = ROOMY.spread) -> list[list[tuple[Line, list[_CellText]]]]:
-    """Own lines, then quoted ones, each with its cells; without empty sections."""
+    """Own lines, then quoted ones, each with its cells; without empty sections. All lines together where quoted ones
+    stand beside the own."""
     columns = [_cell_texts(table, place, spread) for place in range(len(table.columns))]
     rows = [(line, [column[row] for column in columns]) for row, line in enumerate(table.lines)]
+    if table.beside:
+        return [rows] if rows else []
     parts = ([row for row in rows if row[0].quoted is quoted] for quoted in (False, True))
     return [part for part in parts if part]
 

@@ -6,6 +6,7 @@ The best is found by the digits a reader sees, so that equal digits are equally 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,13 +71,18 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """`note` says what the figures are; `explanation` adds what arrows, bold and daggers mean."""
+    """`note` says what the figures are; `explanation` adds what arrows, bold and daggers mean.
+
+    Quoted lines stand below the own ones and compete with them for the best. With `beside` all lines keep their order,
+    and quoted figures have a best and second best of their own.
+    """
 
     title: str
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
     note: str = ""
     corner: str = "method"
+    beside: bool = False
 
     def __post_init__(self) -> None:
         if uneven := [line.label for line in self.lines if len(line.cells) != len(self.columns)]:
@@ -104,12 +110,19 @@ class Table:
     def places(self, column: int) -> list[Place]:
         """Best and second best of a column, line by line; equal digits share a place, a single figure has none."""
         settings = self.columns[column]
-        shown = [digits(line.cells[column].mean, settings) for line in self.lines]
-        values = sorted({float(text) for text in shown if text}, reverse=settings.higher_is_better is True)
-        if settings.higher_is_better is None or sum(bool(text) for text in shown) < 2:
-            return [None] * len(shown)
-        named: dict[float, Place] = dict(zip(values, ("best", "second"), strict=False))
-        return [named.get(float(text)) if text else None for text in shown]
+        shown = [(line.quoted and self.beside, digits(line.cells[column].mean, settings)) for line in self.lines]
+        named = {group: _named_places([text for of, text in shown if of is group], settings) for group in (False, True)}
+        return [named[group].get(text) for group, text in shown]
+
+
+def _named_places(shown: Sequence[str], settings: Column) -> dict[str, Place]:
+    """Best and second best among the digits of lines that compete."""
+    figures = [text for text in shown if text]
+    if settings.higher_is_better is None or len(figures) < 2:
+        return {}
+    values = sorted(set(map(float, figures)), reverse=settings.higher_is_better)
+    places: dict[float, Place] = dict(zip(values, ("best", "second"), strict=False))
+    return {text: places.get(float(text)) for text in figures}
 
 
 def digits(value: float | None, column: Column) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import accumulate, count, cycle, pairwise
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 from xml.etree import ElementTree as ET
 
 from dsui.checks import require
@@ -145,20 +145,32 @@ def new_panel(height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, Axe
     return figure, figure.add_subplot()
 
 
-def add_legend_below(figure: Figure, axes: Axes) -> None:
-    """A legend under the axes, in as many columns as fit; the figure grows so that the axes keep their height."""
-    handles, labels = axes.get_legend_handles_labels()
-    columns = next(count for count in (4, 3, 2, 1) if count == 1 or _legend_fits(labels, count))
+def new_panels(rows: int, columns: int, height: float = HEIGHT, sharex: bool = False) -> tuple[Figure, list[Axes]]:
+    """An empty figure with several pairs of axes, row by row, each as large as a panel."""
+    figure, axes = new_panel(height * rows, WIDTH * columns)
+    axes.remove()
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
+    return figure, [each for row in grid for each in row]
+
+
+def add_legend_below(figure: Figure, *panels: Axes) -> None:
+    """One legend under all panels, in as many columns as fit; the figure grows so that the axes keep their height."""
+    named: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    labels, width = list(named), figure.get_figwidth()
+    columns = next(count for count in (8, 4, 3, 2, 1) if count == 1 or _legend_fits(labels, count, width))
     figure.set_figheight(figure.get_figheight() + LEGEND_LINE * -(-len(labels) // columns))
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
+    figure.legend(list(named.values()), labels, loc="outside lower center", ncols=columns)
 
 
-def _legend_fits(labels: list[str], columns: int) -> bool:
+def _legend_fits(labels: list[str], columns: int, width: float) -> bool:
     """Whether a legend, filled column by column, is narrower than the figure."""
     size, longer = divmod(len(labels), columns)
     ends = [0, *accumulate([size + 1] * longer + [size] * (columns - longer))]
     parts = [labels[start:end] for start, end in pairwise(ends) if end > start]
-    return sum(LEGEND_HANDLE + LEGEND_LETTER * max(map(len, part)) for part in parts) < 72 * WIDTH
+    return sum(LEGEND_HANDLE + LEGEND_LETTER * max(map(len, part)) for part in parts) < 72 * width
 
 
 def set_named_ticks(figure: Figure, axes: Axes, places: Sequence[float], names: Sequence[str]) -> None:

@@ -7,15 +7,29 @@ narrow, and so as high, as that of a set of which it is not sure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dsui.report.figures.canvas import BLUE, INK, Drawing, add_legend_below, new_panel, series_styles, shorten, styled
+from dsui.report.figures.canvas import (
+    BLUE,
+    INK,
+    Drawing,
+    add_legend_below,
+    new_panel,
+    new_panels,
+    series_styles,
+    shorten,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LEGEND_CLASSES = 12
 """With more classes all of them share one colour and one line of the legend."""
@@ -61,20 +75,53 @@ def distributions(
     axes.stairs(*_histogram(together, largest), fill=True, color=BLUE, alpha=0.25)
     if foreign is not None:
         axes.stairs(*_histogram(foreign[1], largest), color=INK, linewidth=0.8)
-    if len(groups) > LEGEND_CLASSES:
-        axes.plot(*_as_one(groups.values()), color=BLUE, linewidth=0.6, label=f"{len(groups)} classes")
-    else:
-        for (group, gaussian), style in zip(groups.items(), series_styles(), strict=False):
-            axes.plot(*gaussian.curve(), color=style.color, linestyle=style.dashes, linewidth=1.2, label=shorten(group))
-    if foreign is not None:
-        gaussian = fit_gaussian(foreign[1])
-        axes.plot(*gaussian.curve(), color=INK, linewidth=2.4, label=f"{shorten(foreign[0])} (foreign)")
-        description += f"; {foreign[0]} has mean {gaussian.mean:.3g} and deviation {gaussian.deviation:.3g}"
+    others = {} if foreign is None else {foreign[0]: fit_gaussian(foreign[1])}
+    _draw_gaussians(axes, groups, others)
+    for other, gaussian in others.items():
+        description += f"; {other} has mean {gaussian.mean:.3g} and deviation {gaussian.deviation:.3g}"
     axes.set(xlim=(0, largest), ylim=(0, 1.08), xlabel=quantity, ylabel="density / its maximum")
     add_legend_below(figure, axes)
     ours = "each class (histogram of all: filled)"
     who = f"{ours} and foreign images (histogram: outlined)" if foreign else ours
     return Drawing(name, figure, f"{quantity[0].upper()}{quantity[1:]}: Gaussians fitted to {who}.", f"{description}.")
+
+
+class FittedPanel(NamedTuple):
+    """A panel of `fitted_distributions`: the Gaussians of each class and of foreign sets, on an axis from 0 to
+    `largest`."""
+
+    quantity: str
+    largest: float
+    own: Mapping[str, Gaussian]
+    foreign: Mapping[str, Gaussian]
+
+
+@styled
+def fitted_distributions(name: str, panels: Sequence[FittedPanel], caption: str) -> Drawing:
+    """The Gaussians alone, as the paper draws them: the form of its figure for runs whose images are not at hand."""
+    figure, grid = new_panels(-(-len(panels) // 2), 2)
+    descriptions = []
+    for axes, panel in zip(grid, panels, strict=False):
+        _draw_gaussians(axes, panel.own, panel.foreign)
+        axes.set(xlim=(0, panel.largest), ylim=(0, 1.08), xlabel=panel.quantity, ylabel="density / its maximum")
+        groups = {**panel.own, **panel.foreign}
+        listed = ", ".join(f"{group} {fitted.mean:.3g} ± {fitted.deviation:.3g}" for group, fitted in groups.items())
+        descriptions.append(f"{panel.quantity[0].upper()}{panel.quantity[1:]}: {listed}.")
+    for unused in grid[len(panels) :]:
+        unused.remove()
+    add_legend_below(figure, *grid[: len(panels)])
+    return Drawing(name, figure, caption, " ".join(descriptions))
+
+
+def _draw_gaussians(axes: Axes, groups: Mapping[str, Gaussian], foreign: Mapping[str, Gaussian]) -> None:
+    if len(groups) > LEGEND_CLASSES:
+        axes.plot(*_as_one(groups.values()), color=BLUE, linewidth=0.6, label=f"{len(groups)} classes")
+    else:
+        for (group, gaussian), style in zip(groups.items(), series_styles(), strict=False):
+            axes.plot(*gaussian.curve(), color=style.color, linestyle=style.dashes, linewidth=1.2, label=shorten(group))
+    for (group, gaussian), dashes in zip(foreign.items(), cycle(("-", "--", ":")), strict=False):
+        label = f"{shorten(group)} (foreign)"
+        axes.plot(*gaussian.curve(), color=INK, linestyle=dashes, linewidth=2.4, label=label)
 
 
 def _as_one(gaussians: Iterable[Gaussian]) -> tuple[Values, Values]:

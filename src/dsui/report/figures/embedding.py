@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from dsui.report.figures.canvas import INK, PAPER, Drawing, class_colors, new_panel, shorten, styled
+from dsui.report.figures.canvas import INK, PAPER, Drawing, class_colors, new_panel, new_panels, shorten, styled
 from dsui.report.tsne import Positions
 
 if TYPE_CHECKING:
@@ -18,8 +18,21 @@ POINTS = 400
 """Most images of one set; with more of them t-SNE takes longer than all else of a page."""
 NAMED_CLASSES = 20
 """With more classes the figure does not name them."""
+SIDE = 3.9
+"""Height of a panel in inches."""
 DOT, ARM = 3.4, 0.011
 """The width of a dot in points, and the arm of a cross as a share of half the figure."""
+
+
+class EmbeddingPanel(NamedTuple):
+    """`labels` index `classes`, one for each of `positions` [N, 2]; foreign images, a set's name and positions, have
+    no class."""
+
+    positions: Positions
+    labels: Tensor
+    classes: Sequence[str]
+    foreign: tuple[str, Positions] | None = None
+    title: str = ""
 
 
 @styled
@@ -30,8 +43,38 @@ def embedding(
     classes: Sequence[str],
     foreign: tuple[str, Positions] | None = None,
 ) -> Drawing:
-    """`labels` index `classes`, one for each of `positions` [N, 2]; foreign images have no class."""
-    figure, axes = new_panel(height=3.9)
+    """One panel."""
+    figure, axes = new_panel(height=SIDE)
+    _draw_embedding(axes, EmbeddingPanel(positions, labels, classes, foreign))
+    shown = f"{len(positions)} in-domain images" + (
+        "" if foreign is None else f" and {len(foreign[1])} of {foreign[0]}"
+    )
+    caption = f"t-SNE of {shown}{'' if foreign is None else ' (crosses)'}; axes without units."
+    return Drawing(name, figure, caption, f"Each dot is an image, coloured by its class{_listed(classes)}.")
+
+
+@styled
+def embeddings(name: str, panels: Sequence[EmbeddingPanel], caption: str) -> Drawing:
+    """Panels beside each other, two in a row, each below its title."""
+    figure, grid = new_panels(-(-len(panels) // 2), 2, height=SIDE)
+    for axes, panel in zip(grid, panels, strict=False):
+        _draw_embedding(axes, panel)
+        axes.set_title(panel.title)
+    for unused in grid[len(panels) :]:
+        unused.remove()
+    counts = "; ".join(
+        f"{panel.title}: {len(panel.positions)} images"
+        + ("" if panel.foreign is None else f" and {len(panel.foreign[1])} of {panel.foreign[0]} (crosses)")
+        for panel in panels
+    )
+    classes = dict.fromkeys(name for panel in panels for name in panel.classes)
+    return Drawing(
+        name, figure, caption, f"Each dot is an image, coloured by its class{_listed([*classes])}. {counts}."
+    )
+
+
+def _draw_embedding(axes: Axes, panel: EmbeddingPanel) -> None:
+    positions, labels, classes, foreign, _ = panel
     everywhere = positions if foreign is None else np.concatenate([positions, foreign[1]])
     low, high = everywhere.min(0), everywhere.max(0)
     centre, half = (low + high) / 2, 0.55 * max(float((high - low).max()), 1e-9)
@@ -51,11 +94,6 @@ def embedding(
             frame = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.7, "pad": 0.8}
             x, y = float(np.median(own[:, 0])), float(np.quantile(own[:, 1], 0.95)) + 0.03 * half
             axes.text(x, y, shorten(text), ha="center", va="bottom", color=INK, fontsize=9, bbox=frame)
-    shown = f"{len(positions)} in-domain images" + (
-        "" if foreign is None else f" and {len(foreign[1])} of {foreign[0]}"
-    )
-    caption = f"t-SNE of {shown}{'' if foreign is None else ' (crosses)'}; axes without units."
-    return Drawing(name, figure, caption, f"Each dot is an image, coloured by its class{_listed(classes)}.")
 
 
 def _segments(axes: Axes, positions: Positions, strokes: Sequence[tuple[float, ...]], color: str, width: float) -> None:

@@ -8,17 +8,20 @@ gap where its method has no figure.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from dsui.evaluation.results import ResultRow
 from dsui.report.columns import SCORES, UNKNOWN, Figure
 from dsui.report.comparison import available, compare
+from dsui.report.comparison_lines import MIXTURES
 from dsui.report.figures.canvas import (
     INK,
+    PAPER,
     Drawing,
     add_legend_below,
     new_panel,
+    new_panels,
     series_styles,
     set_named_ticks,
     shorten,
@@ -26,6 +29,9 @@ from dsui.report.figures.canvas import (
 )
 from dsui.report.metric_formats import METRICS
 from dsui.report.tables import Line, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SHOWN = [
     ("auroc", "max_probability"),
@@ -35,9 +41,15 @@ SHOWN = [
     ("accuracy", "prediction"),
 ]
 """The four panels of the paper, and for attacks how many images are still classified correctly."""
+FOUR = SHOWN[:4]
+OURS = ("dsui", "ds-ui,", "ds-ui")
+"""How the labels of DS-UI's lines begin."""
+STRENGTH = "strength ε of the attack, in pixel units of 0 to 1"
 WEAK, TICKS = 0.1, (0.01, 0.03, 0.1, 0.3, 1)
 """With attacks weaker than this the x-axis is logarithmic; on a linear one their points would overlap."""
 PERCENT_LIMIT = 101.0
+MARGIN = 0.25
+"""Below the lowest point of a panel, as a share of the distance to the highest."""
 """The largest end of an axis in per cent: a mean plus its deviation may exceed 100, but no figure does. The rest leaves
 room for a marker."""
 FEWEST_PLACES = 2
@@ -106,49 +118,128 @@ def panels(rows: Sequence[ResultRow], plot: LinePlot) -> list[tuple[Drawing, Tab
 def lines(name: str, at: Sequence[str | float], table: Table, metric: str) -> Drawing:
     """One line for each of the table's; `at` are the places of its columns on the x-axis, names or numbers."""
     figure, axes = new_panel()
+    drawn = _draw_lines(axes, at, table, metric)
+    if named := [place for place in at if isinstance(place, str)]:
+        set_named_ticks(figure, axes, range(len(at)), named)
+    else:
+        axes.set_xlabel(STRENGTH)
     unit = METRICS[metric]
-    named = [place for place in at if isinstance(place, str)]
+    axes.set_ylabel(f"{unit.title} ({unit.unit}), {'higher' if unit.higher_is_better else 'lower'} is better")
+    add_legend_below(figure, axes)
+    return Drawing(name, figure, f"{table.title.removesuffix('.')}.", f"{_describe_lines(drawn, at, unit.scale)}.")
+
+
+@styled
+def four_panels(name: str, at: Sequence[str | float], panels: Sequence[tuple[Table, str]], caption: str) -> Drawing:
+    """The four panels of one of the paper's figures, with one legend. Each is a table and the metric of its figures,
+    its title stands above it, and `at` are the places of the columns of all tables."""
+    figure, grid = new_panels(2, 2, sharex=True)
+    descriptions = []
+    for axes, (table, metric) in zip(grid, panels, strict=True):
+        unit = METRICS[metric]
+        drawn = _draw_lines(axes, at, table, metric)
+        axes.set_title(table.title)
+        axes.set_ylabel(unit.unit)
+        means = [unit.scale * cell.mean for line in drawn for cell in line.cells if cell.mean is not None]
+        if means:  # a bar may be longer than all lines are apart; it leaves the panel
+            axes.set_ylim(bottom=max(axes.get_ylim()[0], min(means) - MARGIN * (max(means) - min(means)) - 1))
+        descriptions.append(f"{table.title}: {_describe_lines(drawn, at, unit.scale)}")
+    for axes in grid[2:]:
+        if named := [place for place in at if isinstance(place, str)]:
+            set_named_ticks(figure, axes, range(len(at)), named)
+        else:
+            axes.set_xlabel(STRENGTH)
+    add_legend_below(figure, *grid)
+    return Drawing(name, figure, f"{caption.removesuffix('.')}.", f"{'. '.join(descriptions)}.")
+
+
+def rows_in_four_panels(
+    name: str,
+    rows: Sequence[ResultRow],
+    figures: Sequence[Figure],
+    order: Iterable[str],
+    caption: str,
+    names: Sequence[str] = (),
+) -> tuple[Drawing, list[Table]] | None:
+    """Figure 3, 5 or 6: these figures of the rows by the paper's four measures, one after the other at the same places.
+
+    None where there is no measure with a figure, or the measures have different places. `order`: the labels of the
+    lines. `names`: what stands below the places instead of their own names. The tables are those of the panels.
+    """
+    order = list(order)
+    by_panel = [[f for f in figures if (f.metric, f.score) == panel] for panel in FOUR]
+    at = places(by_panel[0]) if by_panel[0] else []
+    if not at or any(not each or places(each) != at for each in by_panel):
+        return None
+    titles = [f"{METRICS[metric].title} of {SCORES[score]}" for metric, score in FOUR]
+    tables = [compare(rows, each, lines=order, title=title) for each, title in zip(by_panel, titles, strict=True)]
+    if not any(_has_figure(line) for table in tables for line in table.lines):
+        return None
+    panels = [(table, metric) for table, (metric, _) in zip(tables, FOUR, strict=True)]
+    return four_panels(name, at if isinstance(at[0], float) else names or at, panels, caption), tables
+
+
+def _draw_lines(axes: Axes, at: Sequence[str | float], table: Table, metric: str) -> list[Line]:
+    """Draw the lines of a table that have figures, and return them."""
+    unit = METRICS[metric]
+    named = any(isinstance(place, str) for place in at)
     numbers: list[float] = list(range(len(at))) if named else [float(place) for place in at]
     own = [line for line in table.lines if not line.quoted]
     drawn = [(line, style) for line, style in zip(own, _line_styles(own), strict=True) if _has_figure(line)]
-    for line, (color, dashes, marker) in drawn:
+    for line, style in drawn:
         axes.errorbar(
             numbers,
             [math.nan if cell.mean is None else unit.scale * cell.mean for cell in line.cells],
             [unit.scale * (cell.deviation or 0.0) for cell in line.cells] if _deviates(line) else None,
-            color=color,
-            linestyle=dashes,
-            marker=marker,
+            color=style.color,
+            linestyle=style.dashes,
+            marker=style.marker,
+            markerfacecolor=style.fill,
             elinewidth=0.9,
             capsize=2.5,
             label=shorten(line.label),
         )
     if named:
-        set_named_ticks(figure, axes, numbers, named)
-        axes.set_xlim(-0.5, len(named) - 0.5)
+        axes.set_xlim(-0.5, len(at) - 0.5)
         axes.grid(axis="x", visible=False)
-    else:
-        axes.set_xlabel("strength ε of the attack, in pixel units of 0 to 1")
-        if 0 < min(numbers) < WEAK:
-            axes.set_xscale("log")
-            ticks = [number for number in TICKS if min(numbers) <= number <= max(numbers)]
-            axes.set_xticks(ticks, [f"{number:g}" for number in ticks])
-            axes.minorticks_off()
+    elif 0 < min(numbers) < WEAK:
+        axes.set_xscale("log")
+        ticks = [number for number in TICKS if min(numbers) <= number <= max(numbers)]
+        axes.set_xticks(ticks, [f"{number:g}" for number in ticks])
+        axes.minorticks_off()
     if unit.unit == "%":
         axes.set_ylim(top=min(axes.get_ylim()[1], PERCENT_LIMIT))
-    axes.set_ylabel(f"{unit.title} ({unit.unit}), {'higher' if unit.higher_is_better else 'lower'} is better")
-    add_legend_below(figure, axes)
-    description = "; ".join(f"{line.label} {_describe(line, at, unit.scale)}" for line, _ in drawn)
-    return Drawing(name, figure, f"{table.title.removesuffix('.')}.", f"{description}.")
+    return [line for line, _ in drawn]
 
 
-def _line_styles(own: Sequence[Line]) -> list[tuple[str, str, str]]:
-    """Colour, dashes and marker of each line. DS-UI is dashed and all others are solid, as in the paper. A single line
-    of DS-UI is drawn in ink and leaves the colours to the others."""
-    ours = [line.label.split(" ")[0] == "dsui" for line in own]
-    alone, styles = sum(ours) == 1, series_styles()
-    looks = [(INK, "X") if mine and alone else next(styles)[::2] for mine in ours]
-    return [(color, "--" if mine else "-", marker) for mine, (color, marker) in zip(ours, looks, strict=True)]
+class LineStyle(NamedTuple):
+    """`fill` is the colour inside a marker."""
+
+    color: str
+    dashes: str
+    marker: str
+    fill: str
+
+
+def _line_styles(own: Sequence[Line]) -> list[LineStyle]:
+    """DS-UI is dashed and all others are solid, as in the paper. A single line of DS-UI is drawn in ink and leaves the
+    colours to the others. A line by the mixtures has the colour of the line that it belongs to, dots and open marks."""
+    labels = [line.label for line in own]
+    bases = [label.removesuffix(MIXTURES) for label in labels]
+    ours = [label.split(" ")[0].lower() in OURS for label in labels]
+    alone, styles = len({base for base, mine in zip(bases, ours, strict=True) if mine}) == 1, series_styles()
+    looks: dict[str, tuple[str, str]] = {}
+    for base, mine in zip(bases, ours, strict=True):
+        if base not in looks:
+            looks[base] = (INK, "X") if mine and alone else next(styles)[::2]
+    found = []
+    for label, base, mine in zip(labels, bases, ours, strict=True):
+        color, marker = looks[base]
+        if label == base:
+            found.append(LineStyle(color, "--" if mine else "-", marker, color))
+        else:
+            found.append(LineStyle(color, ":", marker, PAPER))
+    return found
 
 
 def _places_with_figures(table: Table) -> int:
@@ -162,6 +253,10 @@ def _has_figure(line: Line) -> bool:
 
 def _deviates(line: Line) -> bool:
     return any(cell.deviation is not None for cell in line.cells)
+
+
+def _describe_lines(drawn: Sequence[Line], at: Sequence[str | float], scale: float) -> str:
+    return "; ".join(f"{line.label} {_describe(line, at, scale)}" for line in drawn)
 
 
 def _describe(line: Line, at: Sequence[str | float], scale: float) -> str:
