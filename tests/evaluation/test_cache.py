@@ -301,8 +301,9 @@ def opened(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def without_logits(paths: list[Path]) -> None:
-    tensors, metadata = opened(paths[1])
-    written_again(paths[1], {name: each for name, each in tensors.items() if name != "logits"}, metadata)
+    for path in paths:
+        tensors, metadata = opened(path)
+        written_again(path, {name: each for name, each in tensors.items() if name != "logits"}, metadata)
 
 
 def without_own_scores(paths: list[Path]) -> None:

@@ -84,7 +84,7 @@ def test_the_header_of_weights(examples: int, run: Path) -> None:
     attack(load, damaged([header], tokens), examples)
 
 
-@parametrized(60)
+@parametrized(30)
 def test_forged_facts_in_weights(examples: int, run: Path) -> None:
     path = run / "model.safetensors"
     tensors = load_file(path)

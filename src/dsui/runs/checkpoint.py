@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dsui.errors import RunError
+from dsui.plain_pickle import check_pickle
+from dsui.regular_file import check_regular
 from dsui.runs.files import write_atomic
 
 if TYPE_CHECKING:
@@ -50,9 +52,13 @@ def save_state(path: Path, state: Mapping[str, Any], former: Path | None = None)
 def load_state(path: Path, map_location: torch.device | str) -> dict[str, Any] | None:
     """What `save_state` wrote, or None where there is no checkpoint; a DamagedStateError where it is not whole."""
     try:
+        check_regular(path)
         with zipfile.ZipFile(path) as archive:
             if part := archive.testzip():
                 raise zipfile.BadZipFile(f"the checksum of {part} is wrong")
+            for part in archive.namelist():
+                if part.endswith(".pkl"):
+                    check_pickle(archive.read(part))
         content = torch.load(path, map_location=map_location, weights_only=True)
     except FileNotFoundError:
         return None
