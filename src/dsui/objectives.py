@@ -11,7 +11,7 @@ With y the logits, l the tempered class scores, t the label, q = softmax(l) and 
 
 `bounded` is the push against the pull: never negative, the cross-entropy of l at rho = 1, a margin of
 ln rho otherwise, and zero at rho = 0, so "no push" is `sgvb`. The pull of `sgvb` is counted in nats per feature
-dimension: as a whole, M / tau times as strong, it overrules the cross-entropy and the classes merge.
+dimension. As a whole score, M / tau times as strong, it holds back the cross-entropy beside it.
 
 `literal` is the printed loss (equation 10). It has no minimum: for rho > 1 / (C - 1) moving a mean away from
 everything lowers it without end. `sign_of_divergence` tells when its mixtures leave their own classes, and a

@@ -28,6 +28,7 @@ RESULTS = Path(__file__).parents[2] / "results"
         ("small-net-cifar100", "small-net-long"),
         ("small-net-modern", "small-net-modern"),
         ("small-net-sam", "small-net-modern"),
+        ("small-net-printed", "small-net-printed"),
     ],
 )
 def test_every_row_is_of_a_run_of_its_study(file: str, study: str) -> None:
