@@ -334,3 +334,17 @@ def test_where_files_cannot_be_locked_each_process_has_a_part_of_its_own(
     write_bytes(tmp_path / "file", b"without locks")
     append_lines(tmp_path / "file", b"too\n")
     assert (tmp_path / "file").read_bytes() == b"without locks\ntoo\n"
+
+
+def test_lines_wait_for_those_of_another_process(tmp_path: Path) -> None:
+    """Otherwise a line could be cut off by the other one's retreat from a full disk."""
+    path = tmp_path / "lines"
+    with path.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        thread = threading.Thread(target=append_lines, args=(path, b"ours\n"))
+        thread.start()
+        thread.join(0.3)
+        assert path.read_bytes() == b""
+        other.write(b"theirs\n")
+    thread.join()
+    assert path.read_bytes() == b"theirs\nours\n"

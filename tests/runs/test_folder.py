@@ -19,7 +19,7 @@ import torch
 import yaml
 
 from dsui.errors import RunError
-from dsui.runs import checkpoint
+from dsui.runs import checkpoint, files
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import RunFolder
 from dsui.runs.recipe_file import changed, load_recipe
@@ -427,14 +427,20 @@ def test_what_a_discarded_run_leaves_to_the_next_is_not_removed(tmp_path: Path) 
 def test_a_folder_that_is_removed_while_a_run_begins_in_it_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exists = Path.exists
+    lock = files.lock_or_refuse
 
-    def late(self: Path, **_: Any) -> bool:
-        if self.name == "log.jsonl" and exists(tmp_path / "run"):
-            monkeypatch.undo()
-            (tmp_path / "run").rmdir()
-        return exists(self)
+    def late(path: Path) -> files.LockFile:
+        monkeypatch.undo()
+        path.parent.rmdir()
+        return lock(path)
 
-    monkeypatch.setattr(Path, "exists", late)
+    monkeypatch.setattr("dsui.runs.folder.lock_or_refuse", late)
     RunFolder.create(tmp_path / "run", CONFIG).close()
     RunFolder.resume(tmp_path / "run", CONFIG).close()
+
+
+def test_a_folder_with_the_files_of_another_program_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text("its own")
+    with pytest.raises(RunError, match=r"log\.jsonl does not belong to a run and would be overwritten"):
+        RunFolder.create(tmp_path, CONFIG)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"log.jsonl": "its own"}

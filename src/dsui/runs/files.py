@@ -112,7 +112,13 @@ def append_lines(path: Path, lines: bytes) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def lock_or_refuse(path: Path) -> FileIO:
+class LockFile(FileIO):
+    """An open file that may be locked; `is_new` says that no process had noted its number in it."""
+
+    is_new = True
+
+
+def lock_or_refuse(path: Path) -> LockFile:
     """An open file that stays locked until it is closed, or until the process dies.
 
     Where another process holds the lock, a BlockingIOError has that process's number, or None, as its only argument.
@@ -129,7 +135,8 @@ def lock_or_refuse(path: Path) -> FileIO:
                     raise BlockingIOError(_holder(stream)) from None
                 if not _is_at(stream, path):  # its holder removed it, and a third process may have made a new one
                     continue
-            if _holder(stream) is None and os.fstat(stream.fileno()).st_size:
+            stream.is_new = _holder(stream) is None
+            if stream.is_new and os.fstat(stream.fileno()).st_size:
                 raise OSError(errno.EINVAL, f"{path.name} is there and not a lock of dsui")
             stream.truncate(0)
             stream.write(str(os.getpid()).encode())
@@ -183,12 +190,12 @@ def open_exclusively(path: Path) -> FileIO:
         return stream
 
 
-def _open_lock(path: Path) -> FileIO:
+def _open_lock(path: Path) -> LockFile:
     """The file, made where it is missing, for reading and appending; an OSError for a link or a device."""
     if path.is_symlink():
         raise OSError(errno.ELOOP, f"{path.name} is a link")
     more = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # of a pipe nobody may be at the other end
-    stream = FileIO(path, "a+", opener=lambda name, flags: os.open(name, flags | more, 0o666))
+    stream = LockFile(path, "a+", opener=lambda name, flags: os.open(name, flags | more, 0o666))
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
         raise OSError(errno.EINVAL, f"{path.name} is not a file")

@@ -20,12 +20,11 @@ from dsui.recipe import RecipeError
 from dsui.regular_file import read_regular
 from dsui.runs import checkpoint, weights
 from dsui.runs.config import RunConfig
-from dsui.runs.files import append_lines, lock_or_refuse, not_written, remove_lock, write_bytes
+from dsui.runs.files import LockFile, append_lines, lock_or_refuse, not_written, remove_lock, write_bytes
 from dsui.runs.log import read_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from io import FileIO
     from pathlib import Path
 
     import torch
@@ -58,11 +57,6 @@ class RunFolder:
             raise RunError(f"{path} is no text in UTF-8, which the files of weights need; choose another --out.")
         is_new = not path.exists()
         _make(path)
-        other = [name for name in (CONFIG, LOG) if (path / name).exists()]
-        if other and not (path / LOCK).exists():  # a run makes its lock first
-            raise RunError(
-                f"{path / other[0]} does not belong to a run and would be overwritten; choose another --out."
-            )
         with contextlib.ExitStack() as on_error:
             try:
                 folder = on_error.enter_context(cls(path, config))
@@ -71,6 +65,12 @@ class RunFolder:
                     raise
                 _make(path)  # a run that did not begin removed it in the meantime
                 folder = on_error.enter_context(cls(path, config))
+            other = [name for name in (CONFIG, LOG) if (path / name).exists()]
+            if other and folder._lock.is_new:
+                remove_lock(folder._lock, path / LOCK)
+                raise RunError(
+                    f"{path / other[0]} does not belong to a run and would be overwritten; choose another --out."
+                )
             if any((path / name).exists() for name in (STATE, FORMER_STATE, WEIGHTS)):
                 raise RunError(f"{path} already holds a run; use --resume or another --out.")
             folder._write(LOG, b"")
@@ -267,7 +267,7 @@ def _shown(settings: Mapping[str, object], key: str) -> str:
     return shorten(json.dumps(settings[key], ensure_ascii=False, default=str), 100) if key in settings else "absent"
 
 
-def _lock(folder: Path) -> FileIO:
+def _lock(folder: Path) -> LockFile:
     """The lock of a run, or an error that says who holds it."""
     try:
         return lock_or_refuse(folder / LOCK)
