@@ -10,6 +10,7 @@ from dsui.plain_json import load_json
 def test_a_value_is_read_from_text_and_bytes() -> None:
     assert load_json('{"a": [1, null]}') == load_json(b'{"a": [1, null]}') == {"a": [1, None]}
     assert load_json(r'"😀"') == "\U0001f600"
+    assert load_json(r'"caf\udce9"') == "caf\udce9"  # a file name that is no text
 
 
 @pytest.mark.parametrize(

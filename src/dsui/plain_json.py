@@ -18,7 +18,7 @@ def load_json(text: str | bytes) -> object:
         raise ValueError("it is not whole JSON") from error
     if SURROGATE.search(text if isinstance(text, bytes) else text.encode(errors="replace")):
         try:
-            json.dumps(value, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode(errors="surrogateescape")  # bytes of file names are no text
         except UnicodeEncodeError as error:
             raise ValueError("a text in it holds half a character") from error
     return value

@@ -7,11 +7,15 @@ with every alias at the size of what it repeats, depth is limited, and tags of o
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
 
 from dsui.excerpt import excerpt, shorten
+
+HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Half of a character; the rest of the range stands for bytes of file names that are no text (PEP 383)."""
 
 MOST_CHARACTERS = 1 << 18
 MOST_PARTS = 20_000
@@ -76,7 +80,7 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
         if node.tag not in TAGS:
             raise _refused(f"the tag {excerpt(node.tag)} is not used here", node.start_mark)
-        if isinstance(node, yaml.ScalarNode) and any("\ud800" <= letter <= "\udfff" for letter in node.value):
+        if isinstance(node, yaml.ScalarNode) and HALF.search(node.value):
             raise _refused("a text holds half a character", node.start_mark)
         is_number = node.tag.endswith((":int", ":float"))
         if is_number and isinstance(node, yaml.ScalarNode) and len(node.value) > LONGEST_NUMBER:
