@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import pytest
 
+from dsui.methods.registry import names, option_kinds
+from dsui.recipe import Recipe
 from dsui.schema import (
     NOTHING,
     TRUTH,
@@ -86,6 +88,14 @@ def test_a_place_is_named_below_the_place_of_the_whole_and_shortened() -> None:
 def test_a_type_of_python_is_a_kind(hint: Any, right: list[object], wrong: list[object]) -> None:
     assert all(fits(value, of_type(hint)) for value in right)
     assert not any(fits(value, of_type(hint)) for value in wrong)
+
+
+def test_every_setting_of_a_recipe_and_every_option_of_a_method_has_a_kind() -> None:
+    for name in names():
+        for hint in option_kinds(name).values():
+            assert of_type(hint).expected
+    for key, hint in get_type_hints(Recipe).items():
+        assert key == "method_options" or of_type(hint).expected
 
 
 def test_other_kinds() -> None:

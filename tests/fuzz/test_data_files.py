@@ -35,7 +35,7 @@ KINDS = (
 OPCODES = tuple(bytes([code]) for code in range(256))
 
 
-@parametrized(150)
+@parametrized(60)
 def test_idx(examples: int, tmp_path: Path) -> None:
     write_idx(tmp_path / "mnist", "train", random_pixels(2, 28, 28), [3, 4], zipped=False)
     images, labels = (tmp_path / "mnist" / f"train-{kind}-ubyte" for kind in ("images-idx3", "labels-idx1"))
@@ -55,7 +55,7 @@ def test_idx(examples: int, tmp_path: Path) -> None:
     attack(load_zipped, damaged([gzip.compress(original)]), examples)
 
 
-@parametrized(150)
+@parametrized(120)
 def test_mat(examples: int, tmp_path: Path) -> None:
     path = tmp_path / "test_32x32.mat"
     write_svhn(path, np.zeros((32, 32, 3, 2), dtype=np.uint8), [1, 10])
@@ -120,7 +120,7 @@ def _pictures() -> dict[str, bytes]:
     return pictures
 
 
-@parametrized(400)
+@parametrized(250)
 def test_images(examples: int, tmp_path: Path) -> None:
     path, pictures = tmp_path / "image.png", _pictures()
     assert len(pictures) > 30

@@ -30,7 +30,7 @@ LOG = (RUN / "log.jsonl").read_bytes()
 JSON = (b"null", b"NaN", b"1e999", b"9" * 5000, b"[" * 2000, b'"\\ud800"', b"{}", b'"', b"true", b"\xff", b"\n")
 
 
-@parametrized(150)
+@parametrized(100)
 def test_rows(examples: int, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
 
@@ -45,7 +45,7 @@ def test_rows(examples: int, tmp_path: Path) -> None:
     attack(load, forged(row).map(lambda content: json.dumps(content).encode()), examples)
 
 
-@parametrized(150)
+@parametrized(100)
 def test_logs(examples: int, tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
 
