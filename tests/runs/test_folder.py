@@ -439,6 +439,22 @@ def test_a_folder_that_is_removed_while_a_run_begins_in_it_is_made_again(
     RunFolder.resume(tmp_path / "run", CONFIG).close()
 
 
+def test_a_folder_that_is_removed_while_it_is_looked_at_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = os.mkdir
+
+    def there_and_gone(*arguments: Any) -> None:
+        monkeypatch.setattr(os, "mkdir", make)
+        raise FileExistsError(errno.EEXIST, "File exists")
+
+    monkeypatch.setattr(os, "mkdir", there_and_gone)
+    RunFolder.create(tmp_path / "run", CONFIG).close()
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=r"file could not be written \(File exists\)"):
+        RunFolder.create(tmp_path / "file", CONFIG)
+
+
 def test_a_folder_with_the_files_of_another_program_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("its own")
     with pytest.raises(RunError, match=r"log\.jsonl does not belong to a run and would be overwritten"):

@@ -56,15 +56,8 @@ class RunFolder:
         if any(0xDC80 <= ord(char) <= 0xDCFF for char in str(path)):
             raise RunError(f"{path} is no text in UTF-8, which the files of weights need; choose another --out.")
         is_new = not path.exists()
-        _make(path)
         with contextlib.ExitStack() as on_error:
-            try:
-                folder = on_error.enter_context(cls(path, config))
-            except RunError as error:
-                if not isinstance(error.__cause__, FileNotFoundError):
-                    raise
-                _make(path)  # a run that did not begin removed it in the meantime
-                folder = on_error.enter_context(cls(path, config))
+            folder = on_error.enter_context(cls._made(path, config))
             other = [name for name in (CONFIG, LOG) if (path / name).exists()]
             if other and folder._lock.is_new:
                 remove_lock(folder._lock, path / LOCK)
@@ -78,6 +71,22 @@ class RunFolder:
             folder.is_new = is_new
             on_error.pop_all()
         return folder
+
+    @classmethod
+    def _made(cls, path: Path, config: RunConfig) -> RunFolder:
+        """The run in a folder that is made if need be; a run that does not begin may remove it at any moment."""
+        while True:
+            try:
+                path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                if isinstance(error, FileExistsError) and not os.path.lexists(path):
+                    continue
+                raise not_written(path, error) from error
+            try:
+                return cls(path, config)
+            except RunError as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
 
     @classmethod
     def resume(cls, path: Path, config: RunConfig) -> RunFolder:
@@ -210,13 +219,6 @@ class RunFolder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _make(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_written(path, error) from error
 
 
 def _unreadable(path: Path, error: OSError) -> RunError:
