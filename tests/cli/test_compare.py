@@ -122,7 +122,7 @@ def test_a_broken_line_is_named_and_the_rest_is_used(runs: list[Path]) -> None:
     notes = result.stderr.splitlines()
     assert len(notes) == 2
     assert notes[0] == f"Note: {unevaluated} has no results yet; run `dsui evaluate {unevaluated}`."
-    assert notes[1] == f"Note: {path} line 1 is not a results row: not a whole JSON object."
+    assert notes[1] == f"Note: {path} line 1 is not a results row: it is not whole JSON."
     (unevaluated / "results.jsonl").touch()  # as an evaluation that was interrupted leaves it
     assert dsui(*runs, unevaluated).stderr.splitlines() == notes
 

@@ -568,7 +568,7 @@ def test_what_cannot_be_read_is_a_remark(run: Path) -> None:
     with (run / "log.jsonl").open("a") as log:
         log.write('{"epoch": 3, "lo')
     remarks = collect(run_facts(run)).remarks
-    assert f"{run / 'results.jsonl'} line 1 is not a results row: not a whole JSON object." in remarks
+    assert f"{run / 'results.jsonl'} line 1 is not a results row: it is not whole JSON." in remarks
     assert f"Lines of {run / 'log.jsonl'} that cannot be read: 1." in remarks
 
 
