@@ -122,6 +122,6 @@ def test_get_checks_what_it_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(download, "get", fetched)
     result = run("get", "svhn", "--root", tmp_path)
     assert "Fetched test_32x32.mat" in result.output
-    assert "states no checksum" in result.output
+    assert "Not the published files, by their SHA-256: test_32x32.mat." in result.output
     assert isinstance(result.exception, DataError)
     assert "instead of 26,032" in str(result.exception)
