@@ -16,8 +16,9 @@ from dsui.errors import DsuiError
 from dsui.evaluation.statistics import ALIKE, DIFFERENT
 from dsui.experiments import demonstration, demonstration_runs, engines
 from dsui.experiments.demonstration import glossary
+from dsui.experiments.grid import Job
 from dsui.experiments.grid_file import parse_grid
-from dsui.experiments.study import Job, Study
+from dsui.experiments.study import Study
 from dsui.report.figures import embedding
 from tests.support.tiny_demo import tiny_demo
 

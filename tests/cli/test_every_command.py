@@ -178,9 +178,8 @@ def test_the_figures_of_a_run_are_those_of_its_log(place: Place) -> None:
 def test_json_of_a_study_holds_its_cells_and_table(place: Place) -> None:
     words = [*place.calls("")["reproduce",], "--json"]
     listed = json.loads(dsui(*words, "--dry-run", "--out", place.folder / "new").stdout)
-    assert listed["cells"] == [
-        {"name": "msp, digits, small, seed 0", "state": "to do", "detail": "", "trains": True, "seconds": None}
-    ]
+    assert listed["cells"][0].pop("seconds") > 0
+    assert listed["cells"] == [{"name": "msp, digits, small, seed 0", "state": "to do", "detail": "", "trains": True}]
     done = json.loads(dsui(*words).stdout)
     assert [cell["state"] for cell in done["cells"]] == ["done"]
     (line,) = done["table"]["lines"]

@@ -29,7 +29,7 @@ def test_names_are_those_of_the_registries() -> None:
     assert names.tasks() == TASKS
     assert names.metrics() == tuple(METRICS)
     assert names.recipes() == tuple(recipe_file.names())
-    assert names.grids() == grid_file.names()
+    assert names.grids() == (*grid_file.names(), "all")
     assert {f"{key}=" for key in recipe_file.load_recipe("paper", "cifar10").settings()} - {"name="} == set(
         names.settings()
     )

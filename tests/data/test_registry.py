@@ -70,12 +70,13 @@ def test_a_folder_that_is_there_is_named_with_its_prefix(tmp_path: Path, monkeyp
         load("photos", "train")
 
 
-def test_a_folder_takes_options_and_a_published_set_none(tmp_path: Path) -> None:
+def test_a_folder_takes_options_and_a_published_set_size_alone(tmp_path: Path) -> None:
     (tmp_path / "train" / "ant").mkdir(parents=True)
     Image.new("L", (9, 9)).save(tmp_path / "train" / "ant" / "1.png")
     assert load(f"folder:{tmp_path}", "train", size=5, channels=1).shape == (1, 5, 5)
-    with pytest.raises(DataError, match=r"size may be chosen for folder:PATH only"):
-        load("digits", "train", size=5)
+    with pytest.raises(DataError, match="channels may be chosen for folder:PATH only"):
+        load("digits", "train", channels=1)
+    assert load("digits", "train", size=4).shape == (1, 4, 4)
     with pytest.raises(DataError, match="needs a path"):
         load("folder:", "train")
 

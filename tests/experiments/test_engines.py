@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,8 +15,9 @@ from typing import Any
 import pytest
 
 from dsui.errors import DsuiError
-from dsui.experiments.engines import run_in_processes, run_with_ray, slurm_script, visible_gpus
-from dsui.experiments.study import Job
+from dsui.experiments.engines import _run_logged, job_keys, run_in_processes, run_with_ray, visible_gpus
+from dsui.experiments.grid import Job
+from dsui.experiments.queue import Deadline
 from tests.support.tiny_grid import TINY, rkl_reads_msp, tiny_study  # noqa: F401
 
 NOTE = """
@@ -130,6 +130,69 @@ def test_no_job_outlives_an_error_of_the_leading_process(tmp_path: Path, where: 
     assert gone(int(note.read_text()))
 
 
+WATCHING = "from dsui.experiments.leader import end_with_leader; end_with_leader()"
+NOTING = "import os, sys, time; open(sys.argv[1] + sys.argv[-1], 'w').write(str(os.getpid())); time.sleep(60)"
+LEADING = """
+import sys
+from pathlib import Path
+from dsui.experiments.engines import run_in_processes
+from dsui.experiments.grid_file import load_grid
+jobs = [(cell,) for cell in load_grid("tsne").cells]
+out = Path(sys.argv[1])
+run_in_processes(jobs, [sys.executable, "-c", sys.argv[2], str(out / "process-")], 2, logs=out, job_finished=print)
+"""
+
+
+def test_no_job_outlives_the_leading_process_however_it_was_killed(tmp_path: Path) -> None:
+    leader = subprocess.Popen([sys.executable, "-c", LEADING, tmp_path, f"{WATCHING}; {NOTING}"])
+    try:
+        while len(notes := [note for note in tmp_path.glob("process-*") if note.read_text()]) < 2:
+            assert leader.poll() is None
+            time.sleep(0.02)
+    finally:
+        leader.kill()
+        leader.wait()
+    until = time.monotonic() + 60
+    while not all(gone(int(note.read_text())) for note in notes):
+        assert time.monotonic() < until, "a job outlived its leader"
+        time.sleep(0.05)
+
+
+def test_a_process_of_nobody_does_not_end_because_its_input_is_closed() -> None:
+    words = f"{WATCHING}; import time; time.sleep(0.5); print('still here')"
+    alone = {**os.environ, "DSUI_LEADER": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", words], env=alone, stdin=subprocess.DEVNULL, capture_output=True, check=False, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "still here\n")
+
+
+def test_after_the_deadline_no_job_begins_and_none_goes_on(tmp_path: Path) -> None:
+    work, ended = jobs(tmp_path, seeds=2), []
+    deadline = Deadline(1.0, time.time())
+    began = time.monotonic()
+    assert run_in_processes(
+        work,
+        command(tmp_path / "notes", pause=60),
+        1,
+        logs=tmp_path / "logs",
+        job_finished=lambda *_: ended.append(1),
+        deadline=deadline,
+    )
+    assert 1 <= time.monotonic() - began < 30
+    assert not ended
+    assert len(list((tmp_path / "logs").iterdir())) == 1
+
+
+def test_jobs_are_told_when_their_training_has_to_stop(tmp_path: Path) -> None:
+    deadline = Deadline(600.0, time.time())
+    speaking = [sys.executable, "-c", "import sys; print(sys.argv[1:3])"]
+    (job, *_) = jobs(tmp_path)
+    run_in_processes([job], speaking, 1, logs=tmp_path / "logs", job_finished=print, deadline=deadline)
+    printed = (tmp_path / "logs" / f"{job[0].run_name}.log").read_text(encoding="utf-8")
+    assert printed == f"['--stop-at', '{deadline.moment - 10:.3f}']\n"
+
+
 def test_the_callback_comes_before_the_process_of_a_job_starts(tmp_path: Path) -> None:
     work, begun = jobs(tmp_path), []
 
@@ -156,41 +219,6 @@ def test_visible_gpus_are_those_the_user_allows(monkeypatch: pytest.MonkeyPatch)
     assert visible_gpus() == []
 
 
-def test_the_slurm_script_is_bash_and_runs_each_unfinished_job_once_from_where_it_was_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bash = shutil.which("bash")
-    assert bash is not None
-    work = jobs(tmp_path, seeds=2)
-    spaced = tmp_path / "a folder; $HOME"
-    spaced.mkdir()
-    monkeypatch.chdir(spaced)
-    script = tmp_path / "study.sbatch"
-    script.write_text(
-        slurm_script("tiny", work, [bash, "-c", 'echo "$PWD" "$@"', "job"], spaced, gpu=True), encoding="utf-8"
-    )
-    subprocess.run([bash, "-n", script], check=True)
-    text = script.read_text(encoding="utf-8")
-    assert f"#SBATCH --array=0-{len(work) - 1}\n" in text
-    assert "#SBATCH --gpus=1\n" in text
-    for number, job in enumerate(work):
-        environment = {"SLURM_ARRAY_TASK_ID": str(number), "PATH": os.environ["PATH"]}
-        printed = subprocess.run(
-            [bash, script], env=environment, cwd=tmp_path, check=True, capture_output=True, text=True
-        ).stdout
-        assert printed == f"{spaced} --cell {','.join(cell.key for cell in job)}\n"
-        assert all(cell.name in text for cell in job)
-    assert "--gpus" not in slurm_script("tiny", work, ["echo"], spaced, gpu=False)
-
-
-def test_a_label_of_several_lines_stays_in_the_comment_of_a_script(tmp_path: Path) -> None:
-    text = TINY.replace("{method: dsui}", '{method: dsui, label: "two\\nlines"}')
-    study = tiny_study(tmp_path, text)
-    script = slurm_script("tiny", study.jobs(study.grid.cells), ["echo"], tmp_path, gpu=False)
-    assert "two lines" in script
-    assert "\nlines" not in script
-
-
 def test_a_missing_ray_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(DsuiError, match="needs the package ray; install it, or choose --engine local or slurm"):
@@ -200,7 +228,7 @@ def test_a_missing_ray_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Monke
 def stand_in_for_ray(monkeypatch: pytest.MonkeyPatch, gpus: int = 0, lost: str = "") -> dict[str, Any]:
     """A fake Ray whose tasks run when their results are fetched; a task that names `lost` dies.
 
-    Returns the options that `ray.remote` got.
+    Returns the options that `ray.remote` got, and under "cancelled" the tasks that were cancelled.
     """
     remote_options: dict[str, Any] = {}
 
@@ -220,7 +248,8 @@ def stand_in_for_ray(monkeypatch: pytest.MonkeyPatch, gpus: int = 0, lost: str =
         init=lambda **_: None,
         cluster_resources=lambda: {"CPU": 8.0, "GPU": float(gpus)} if gpus else {"CPU": 8.0},
         remote=remote,
-        wait=lambda references, num_returns: (references[:num_returns], references[num_returns:]),
+        wait=lambda references, num_returns, **_: (references[:num_returns], references[num_returns:]),
+        cancel=lambda reference: remote_options.setdefault("cancelled", []).append(reference),
         get=get,
     )
     monkeypatch.setitem(sys.modules, "ray", fake)
@@ -258,6 +287,34 @@ def test_ray_gets_every_job_and_one_gpu_for_each(tmp_path: Path, monkeypatch: py
     assert ended == [(job, 3) for job in work]
     assert options == {"num_gpus": 1 if gpus else 0}
     assert len(notes(tmp_path / "notes", work)) == len(work)
+
+
+def test_tasks_of_ray_are_cancelled_when_the_leader_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, work = stand_in_for_ray(monkeypatch), jobs(tmp_path)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_with_ray(work, command(tmp_path / "notes"), logs=tmp_path / "logs", job_finished=interrupt)
+    assert [reference[1][-1] for reference in options["cancelled"]] == [job_keys(job) for job in work[1:]]
+
+
+def test_a_cancelled_task_stops_its_process(tmp_path: Path) -> None:
+    note = tmp_path / "process"
+    once = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+
+    def interrupt_when_it_runs() -> None:
+        while not (note.exists() and note.read_text()):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt_when_it_runs).start()
+    with pytest.raises(KeyboardInterrupt):
+        _run_logged([sys.executable, "-c", once], str(tmp_path), str(tmp_path / "log"))
+    assert gone(int(note.read_text()))
 
 
 def test_relative_paths_start_at_the_folder_of_the_command_also_on_ray(

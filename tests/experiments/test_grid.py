@@ -97,7 +97,9 @@ def test_own_images_are_read_as_the_grid_says_and_published_ones_as_they_are() -
 @pytest.mark.parametrize(
     ("data", "line", "why"),
     [
-        ("digits", "size: 8", "size and channels are for folder:PATH; digits is used as published"),
+        ("digits", "size: 16", "the images of digits have 8x8 pixels, and size 16 would enlarge them; choose 1 to 8"),
+        ("digits", "channels: 1", "channels is for folder:PATH; digits is used as published"),
+        ("digits", "size: true", "size is True; write the side in pixels"),
         ("'folder:mine'", "size: 0", "size is 0; write the side in pixels"),
         ("'folder:mine'", "size: large", "size is 'large'; write the side in pixels"),
         ("'folder:mine'", "channels: 4", "channels is 4; write 1 for grey or 3 for colour"),

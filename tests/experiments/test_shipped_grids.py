@@ -32,6 +32,7 @@ def places(grid: Grid) -> Counter[tuple[str, str, str]]:
         ("ood-pairs", 22 * FIVE, 18 * FIVE),  # Table 2's ResNet18 columns: 4 + 4 + 3 + 4 + 3 + 4
         ("fgsm", 6 * FIVE, 5 * FIVE),
         ("tsne", 2, 2),
+        ("tiny-imagenet-64", 2, 2),
         ("digits", 4 * 3, 3 * 3),
         ("demo", 4 * 2 * 3, 4 * 2 * 3),
         ("cifar10-paper", 3 * 5 + 4 * 3, 2 * 5 + 4 * 3),

@@ -154,6 +154,15 @@ def test_a_cell_that_another_process_has_done_meanwhile_does_not_fail(finished: 
     assert finished.state(cell) == State("done")
 
 
+def test_no_evaluation_begins_after_the_end_of_the_time_and_the_run_stays_trained(
+    finished: Study, tmp_path: Path
+) -> None:
+    again = Study(finished.grid, tmp_path, runs=finished.runs)
+    with pytest.raises(InterruptedRun, match="the time is over before the evaluation of msp, digits"):
+        run_study(again, replace(CONTEXT, ends_at=0.0))
+    assert {again.state(cell).kind for cell in again.grid.cells} == {"trained"}
+
+
 def test_an_error_that_nobody_foresaw_fails_its_cell_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def train(cell: Cell, *_: Any) -> None:
         if cell.config.method == "msp":

@@ -73,7 +73,9 @@ def figures(rows: list[ResultRow]) -> list[tuple[object, ...]]:
     ]
 
 
-def row_of(cell: Cell, task: str, score: str | None, foreign: str | None, metrics: dict[str, float]) -> ResultRow:
+def row_of(
+    cell: Cell, task: str, score: str | None, foreign: str | float | None, metrics: dict[str, float]
+) -> ResultRow:
     """A row as the cell would leave it, with these metrics."""
     config = cell.config
     facts = (cell.run_name, cell.predictor, None, config.data, config.backbone, config.recipe.name, config.seed)

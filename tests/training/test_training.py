@@ -178,6 +178,16 @@ def test_stopping_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
         assert torch.equal(ours, theirs)
 
 
+def test_a_run_whose_time_is_over_is_saved_and_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    run, images = config(epochs=1, average="ema", ema_decay=0.95), load("digits", "train")
+    with pytest.raises(InterruptedRun, match="stopped after step 1 of 15; go on with the same command"):
+        fit(run, images, tmp_path / "run", CPU, World(), SilentReporter(), stop_at=time.time())
+    resumed = trained(tmp_path / "run", run, resume=True)
+    straight = trained(tmp_path / "straight", run)
+    for ours, theirs in zip(resumed.method.state_dict().values(), straight.method.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def test_a_finished_run_resumes_to_itself_and_is_not_overwritten(tmp_path: Path) -> None:
     run = config(epochs=1)
     trained(tmp_path / "run", run)

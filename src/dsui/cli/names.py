@@ -14,6 +14,7 @@ from dsui.backbones import registry as backbone_registry
 from dsui.data.registry import DATASETS, PSEUDO, TEST_ONLY, TRAIN_SUFFIX
 from dsui.detectors import registry as detector_registry
 from dsui.evaluation import TASKS
+from dsui.experiments import ALL_GRIDS
 from dsui.methods import registry as method_registry
 from dsui.report.metric_formats import METRICS
 from dsui.score_table import NAMES
@@ -58,7 +59,8 @@ def recipes() -> tuple[str, ...]:
 
 
 def grids() -> tuple[str, ...]:
-    return _yaml_files("experiments/grids")
+    """The shipped grids, and the name of all those of the paper."""
+    return (*_yaml_files("experiments/grids"), ALL_GRIDS)
 
 
 def settings() -> tuple[str, ...]:

@@ -1,18 +1,32 @@
-"""The cells of a study that a user selects, and their states."""
+"""The study that a user opens, the cells that are selected of it, and their states."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
-from dsui.cli.arguments import check_name, parse_names
+import torch
+
+from dsui.cli.arguments import check_name, check_outside_images, parse_names
 from dsui.cli.errors import UsageError
 from dsui.data.registry import FOLDER, folder_path
 from dsui.errors import DsuiError
-from dsui.experiments.grid import Cell, Grid
-from dsui.experiments.study import Job, Study
+from dsui.experiments import ALL_GRIDS
+from dsui.experiments.engines import visible_gpus
+from dsui.experiments.estimate import Estimate
+from dsui.experiments.finished import FinishedCells, files_of_rows
+from dsui.experiments.grid import Cell, Grid, Job
+from dsui.experiments.grid_file import load_grid
+from dsui.experiments.paper_grids import paper_grids, parts, united
+from dsui.experiments.queue import worths
+from dsui.experiments.speeds import CPU, GPU, Machine
+from dsui.experiments.study import Study, missing_splits
+from dsui.runs.folder import RESULTS
 
 SELECTORS: dict[str, Callable[[Cell], str]] = {
     "method": lambda cell: cell.predictor,
@@ -25,15 +39,63 @@ SELECTORS: dict[str, Callable[[Cell], str]] = {
 """The keys of --only."""
 
 
+@dataclass(frozen=True)
+class OpenedStudy:
+    """The study that runs cells, and the studies whose tables are shown: itself, or those of the paper's grids. `worth`
+    is what each cell is worth to all of them."""
+
+    study: Study
+    shown: Sequence[Study]
+    worth: Mapping[str, float]
+
+    @classmethod
+    def open(
+        cls,
+        name: str,
+        out: Path,
+        root: Path | None,
+        runs: Path | None,
+        results: Sequence[Path],
+        rows: Path | None,
+        *,
+        reads_rows: bool,
+    ) -> OpenedStudy:
+        """`results` are files and folders of rows that were made elsewhere. New ones are appended to `rows`, which is
+        also read (`reads_rows`) except in the processes of single jobs."""
+        several = name == ALL_GRIDS
+        grids = paper_grids() if several else (load_grid(name),)
+        grid = united(grids) if several else grids[0]
+        own = [rows] if reads_rows and rows is not None and rows.exists() else []
+        finished = FinishedCells(rows or out / RESULTS, [*files_of_rows(results), *own])
+        study = Study(grid, out, root, runs, finished=finished)
+        return cls(study, parts(study, grids) if several else [study], worths(grids))
+
+    def check_outside_images(self) -> None:
+        """A study or a run among the images of folder:PATH would be taken for one of their classes."""
+        used = {name for cell in self.study.grid.cells for name in (cell.config.data, cell.config.outliers) if name}
+        for data in sorted(used):
+            check_outside_images("--out", self.study.out, data)
+            check_outside_images("--runs", self.study.runs, data)
+
+
 class CellState(NamedTuple):
-    """`trains`: whether this cell's run, which later cells may share, is still to be trained; `seconds`: how long that
-    takes, None if unknown."""
+    """`trains`: whether this cell's run, which later cells may share, is still to be trained; `seconds`: how long one
+    device needs for what is left of it, with its start and its evaluation, None if unknown."""
 
     name: str
     state: str
     detail: str
     trains: bool
     seconds: float | None
+
+
+def machine_of(device: str, mode: str, workers: int) -> Machine:
+    """What runs are trained on. `--device cuda` without a GPU, in a dry run, is any GPU that was measured."""
+    if device == CPU or (device == "auto" and not torch.cuda.is_available()):
+        return Machine(CPU, mode, workers)
+    if not torch.cuda.is_available():
+        return Machine(GPU, mode, workers)
+    return Machine(torch.cuda.get_device_name(), mode, math.ceil(workers / max(1, len(visible_gpus()))))
 
 
 def select_cells(grid: Grid, only: Sequence[str], seeds: str) -> list[Cell]:
@@ -69,11 +131,24 @@ def cells_by_key(study: Study, keys: str) -> list[Cell]:
     return [cells[key] for key in keys.split(",")]
 
 
-def cell_states(study: Study, cells: Sequence[Cell], jobs: Sequence[Job]) -> list[CellState]:
-    seconds = dict(zip((job[0].key for job in jobs), study.training_seconds(jobs), strict=True))
-    return [
-        CellState(cell.name, *study.state(cell), seconds.get(cell.key, 0) != 0, seconds.get(cell.key)) for cell in cells
-    ]
+def estimates_by_cell(study: Study, jobs: Sequence[Job], machine: Machine) -> dict[str, Estimate | None]:
+    """How long each job still takes, by the key of its first cell."""
+    found = study.estimates(jobs, machine, study.speeds())
+    return dict(zip((job[0].key for job in jobs), found, strict=True))
+
+
+def cell_states(
+    study: Study, cells: Sequence[Cell], estimates: Mapping[str, Estimate | None] = {}, together: int = 1
+) -> list[CellState]:
+    """`estimates` by the first cell of each job, of which `together` share a device."""
+
+    def state(cell: Cell) -> CellState:
+        estimate = estimates.get(cell.key)
+        trains = cell.key in estimates and (estimate is None or estimate.training > 0)
+        seconds = None if estimate is None else estimate.seconds / together
+        return CellState(cell.name, *study.state(cell), trains, seconds)
+
+    return [state(cell) for cell in cells]
 
 
 def count_states(states: Sequence[CellState]) -> str:
@@ -92,5 +167,10 @@ def missing_data_notes(study: Study, cells: Sequence[Cell]) -> list[str]:
 
 def _remedy(name: str, study: Study) -> str:
     if name.startswith(FOLDER):
-        return f"put your images into {folder_path(name).absolute()} or correct its name in the grid"
+        folder = folder_path(name).absolute()
+        if not folder.is_dir():
+            return f"put your images into {folder} or correct its name in the grid"
+        (split, *_) = missing_splits(folder, ("train", "test"))
+        instead = ", or write held_out: 0.1 in the grid" if split == "test" else ""
+        return f"{folder} has no folder {split}, so add one{instead}"
     return f"dsui data get {name}" + ("" if study.root is None else f" --root {shlex.quote(str(study.root))}")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dsui.cli.errors import STOPPED
 from dsui.cli.progress import STOPPING, print_note
 from dsui.cli.terminal import stderr_console
 from dsui.experiments.cell_run import RunContext
-from dsui.experiments.grid import Cell
-from dsui.experiments.study import Job, Study
+from dsui.experiments.grid import Cell, Job
+from dsui.experiments.speeds import Machine
+from dsui.experiments.study import Study
 from dsui.training.loop import WARNING
 
 LOGS = "logs"
@@ -20,13 +23,13 @@ LOGS = "logs"
 class StudyProgress:
     """A reporter that prints one line for each finished cell, and on a terminal draws a bar for the running one.
 
-    Only the process that leads a study collects its results; processes that run single cells would overwrite each
-    other's files.
+    `cells` is the number of cells that may run. The process that leads a study keeps the speeds of its runs
+    (`notes_speed`), which it knows with their start.
     """
 
-    def __init__(self, study: Study, jobs: Sequence[Job], collects: bool, quiet: bool) -> None:
-        self.study, self.collects = study, collects
-        self.total, self.finished, self.running = sum(map(len, jobs)), 0, ""
+    def __init__(self, study: Study, cells: int, machine: Machine, *, quiet: bool, notes_speed: bool = True) -> None:
+        self.study, self.machine, self.notes_speed = study, machine, notes_speed
+        self.total, self.finished, self.running = cells, 0, ""
         self.console = stderr_console(quiet)
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
         live = self.console.is_terminal and not quiet
@@ -40,12 +43,13 @@ class StudyProgress:
     def __exit__(self, *_: object) -> None:
         self.display.stop()
 
-    def run(self, jobs: Sequence[Job], context: RunContext) -> None:
+    def run(self, jobs: Iterable[Job], context: RunContext) -> None:
         """Run the jobs in this process."""
         for job in jobs:
-            self.running = job[0].name
+            began, self.running = time.monotonic(), job[0].name
             self.update("starting", 0, None)
             self.study.run(job, context, self.cell_finished)
+            self._note_speed(job, time.monotonic() - began)
 
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
         self.update(f"loss {figures['loss']:.4g}" if figures.get("loss") else "training", done, total)
@@ -71,14 +75,20 @@ class StudyProgress:
         error = self.study.record(cell).get("error")
         result = f"failed: {error}" if error else f"{seconds:.1f} s"
         self.console.print(f"{self.finished}/{self.total} {cell.name}: {result}", soft_wrap=True, markup=False)
-        if self.collects:
-            self.study.collect()
 
     def job_finished(self, job: Job, seconds: float, status: int | str) -> None:
         """The process of a job ended; a `status` that is a sentence says why it has no exit status."""
+        if status == STOPPED:
+            self.console.print(f"{job[0].name}: stopped at a checkpoint", soft_wrap=True, markup=False)
+            return
         died = f"its process ended with status {status}; its log is in {self.study.out / LOGS}."
         for cell in job:
             if not self.study.record(cell):
                 self.study.fail(cell, status if isinstance(status, str) else died)
             self.cell_finished(cell, seconds)
         self.display.update(self.task, completed=self.finished)
+        self._note_speed(job, seconds)
+
+    def _note_speed(self, job: Job, seconds: float) -> None:
+        if self.notes_speed:
+            self.study.note_speed(job, self.machine, seconds)

@@ -32,6 +32,7 @@ from dsui.data.registry import FOLDER
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
+    from dsui.data.registry import FolderOptions
     from dsui.runs.calibration import Calibration
     from dsui.runs.config import RunConfig
 
@@ -113,7 +114,11 @@ def train(
     root: Root = None,
     size: Annotated[
         int | None,
-        typer.Option(min=1, metavar="PIXELS", help="For folder:PATH: resize the images to this side.  [default: 32]"),
+        typer.Option(
+            min=1,
+            metavar="PIXELS",
+            help="Resize the images to this side; published ones can be made smaller.  [default: 32 for folder:PATH]",
+        ),
     ] = None,
     channels: Annotated[
         int | None,
@@ -146,11 +151,15 @@ def train(
     check_name("mode", mode, MODES)
     if not recipe.lower().endswith((".yaml", ".yml")):
         check_name("recipe", recipe, (*names.recipes(), "FILE.yaml"))
-    train_checks.check_data(data, outliers, folder_options=size is not None or channels is not None or skip_bad)
+    train_checks.check_data(data, outliers, size, folder_options=channels is not None or skip_bad)
     data = train_checks.without_slash(data)
     for name in filter(None, (data, outliers)):
         check_outside_images("--out", out, name)
-    folder_shape = (32 if size is None else size, 3 if channels is None else channels)
+    folder_options: FolderOptions = {
+        "size": 32 if size is None else size,
+        "channels": 3 if channels is None else channels,
+        "skip_bad": skip_bad,
+    }
     overrides = dict(_parse_setting(setting) for setting in settings or [])
 
     import torch
@@ -176,9 +185,9 @@ def train(
         loaded_recipe = load_recipe(recipe, data, recipe_overrides)
     resume = resume or _is_restarted(out / CONFIG)
     with joined(device_type) as world, Heartbeat(world, lambda: connect(world), print_error, partial(_end_job, out)):
-        whole = _load_images(data, root, *folder_shape, skip_bad)
+        whole = _load_images(data, root, size, folder_options)
         has_test = train_checks.has_test_images(data)
-        foreign = None if outliers is None else _load_images(outliers, root, *folder_shape, skip_bad)
+        foreign = None if outliers is None else _load_images(outliers, root, None, folder_options)
         share = calibration if calibration is not None else usual_share(data)
         config = RunConfig(
             data=data,
@@ -284,12 +293,13 @@ def _is_restarted(config: Path) -> bool:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 and config.exists()
 
 
-def _load_images(data: str, root: Path | None, size: int, channels: int, skip_bad: bool) -> ImageSet:
+def _load_images(data: str, root: Path | None, size: int | None, folder_options: FolderOptions) -> ImageSet:
+    """The training images; `size` is for a published set, which is by default as published."""
     from dsui.data.registry import load
 
     if data.startswith(FOLDER):
-        return load(data, "train", root, size=size, channels=channels, skip_bad=skip_bad)
-    return load(data, "train", root)
+        return load(data, "train", root, **folder_options)
+    return load(data, "train", root) if size is None else load(data, "train", root, size=size)
 
 
 def _parse_setting(setting: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from dsui.cli.arguments import check_dataset
-from dsui.cli.errors import UsageError
+from dsui.cli.errors import UsageError, as_usage_errors
 from dsui.cli.terminal import print_line
 from dsui.data.registry import FOLDER
 
@@ -20,13 +20,13 @@ FEW_STEPS = 4
 """Fewer steps in an epoch than this are worth a note."""
 
 
-def check_data(data: str, outliers: str | None, folder_options: bool) -> None:
+def check_data(data: str, outliers: str | None, size: int | None, folder_options: bool) -> None:
     """Raise if the data sets do not exist or do not go with each other or with the options of folder:PATH."""
     used = [name for name in (data, outliers) if name is not None]
     for name in used:
         check_dataset(name)
     if folder_options and not any(name.startswith(FOLDER) for name in used):
-        raise UsageError(f"--size, --channels and --skip-bad are for folder:PATH; {data} is used as published.")
+        raise UsageError(f"--channels and --skip-bad are for folder:PATH; {data} is used as published.")
     if outliers is not None and not outliers.startswith(FOLDER):
         from dsui.data.registry import dataset_info, or_folder
 
@@ -35,6 +35,17 @@ def check_data(data: str, outliers: str | None, folder_options: bool) -> None:
             raise UsageError(f"--outliers {outliers}: it has no training images; {advice}.")
     if outliers is not None and _real_path(outliers) == _real_path(data):
         raise UsageError(f"--outliers {outliers}: the network is trained on these images as its own; name others.")
+    _check_size(data, size)
+
+
+def _check_size(data: str, size: int | None) -> None:
+    """Raise if --size would enlarge the images of a published set."""
+    if size is not None and not data.startswith(FOLDER):
+        from dsui.data.registry import dataset_info
+        from dsui.data.resize import check_size
+
+        with as_usage_errors():
+            check_size(f"--data {data}", dataset_info(data).shape, size)
 
 
 def without_slash(data: str) -> str:

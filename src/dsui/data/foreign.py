@@ -1,9 +1,7 @@
 """Foreign images: any data set in the shape of the classifier's own images, some of its training split, any folder.
 
-A foreign image takes the shape of the classifier's own images: the centre is cut to their proportions (a square for
-square images), resized bilinearly with antialiasing and rounded to 8 bits; grey becomes RGB by repetition, RGB becomes
-grey as 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601). It is then normalised like an own image, by the code that calls the
-model.
+A foreign image takes the shape of the classifier's own images (`dsui.data.resize`). It is then normalised like an own
+image, by the code that calls the model.
 
 A folder, `--foreign folder:PATH`, may hold its images at any depth and in any order. If PATH/test is a folder, only its
 images are used, otherwise all below PATH. The class of an image is the name of the folder that directly holds it, which
@@ -20,20 +18,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from dsui.data.dataset import ImageSet, Subset, subset
 from dsui.data.folder import FolderSet, image_files, readable_files
 from dsui.data.info import missing_folder
 from dsui.data.registry import TRAIN_SUFFIX, dataset_info, default_root, load
+from dsui.data.resize import BLOCK, reshape
 from dsui.errors import DataError
 
-LUMA = (0.299, 0.587, 0.114)
 ANY = "any"
 """The class of an image directly in the folder that the user named."""
-BLOCK = 1024
-"""Images converted at once, which bounds the float32 copies that a large read would need."""
 DRAWN_IMAGES, DRAW_SEED = 3000, 0
 """How many images of a training split are drawn, and by which seed. Against as many own images or more, the standard
 error of an AUROC A is then at most sqrt(A (1 - A) / 3000), 0.55 points at 90 %, and of the 100,000 files of a large
@@ -60,7 +55,7 @@ class ReshapedSet:
         return self.images.labels
 
     def read(self, indices: Tensor) -> Tensor:
-        return torch.cat([_reshape(self.images.read(block), self.shape) for block in indices.split(BLOCK)])
+        return torch.cat([reshape(self.images.read(block), self.shape) for block in indices.split(BLOCK)])
 
 
 def as_foreign(images: ImageSet, like: ImageSet) -> ImageSet:
@@ -107,18 +102,3 @@ def foreign_folder(path: Path, size: int, channels: int, skip_bad: bool = False)
     classes = tuple(sorted(set(names)))
     labels = torch.tensor([classes.index(name) for name in names], dtype=torch.int64)
     return FolderSet(f"folder:{path}", classes, labels, tuple(files), size, channels, tuple(skipped))
-
-
-def _reshape(images: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    channels, height, width = shape
-    pixels = images.float()
-    if pixels.shape[1] == 3 and channels == 1:
-        pixels = torch.einsum("bchw,c->bhw", pixels, pixels.new_tensor(LUMA)).unsqueeze(1)
-    if pixels.shape[2:] != (height, width):
-        old_height, old_width = pixels.shape[2:]
-        rows = max(1, min(old_height, round(old_width * height / width)))
-        columns = max(1, min(old_width, round(old_height * width / height)))
-        top, left = (old_height - rows) // 2, (old_width - columns) // 2
-        pixels = pixels[:, :, top : top + rows, left : left + columns]
-        pixels = F.interpolate(pixels, (height, width), mode="bilinear", antialias=True)
-    return pixels.round().to(torch.uint8).expand(-1, channels, -1, -1).contiguous()

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dsui.data.dataset import MemorySet
-from dsui.data.foreign import LUMA
 from dsui.data.info import DatasetInfo, Split
+from dsui.data.resize import LUMA
 
 SMALLEST_CROP, LARGEST_CROP = 32, 128
 SET_IMAGES, SET_SIDE, SET_SEED = 1500, 32, 0

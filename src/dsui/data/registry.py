@@ -56,7 +56,7 @@ SPLITS = ("train", "test")
 
 
 class FolderOptions(TypedDict, total=False):
-    """How a user's own images are read; see `dsui.data.folder.folder_set`."""
+    """How a user's own images are read; see `dsui.data.folder.folder_set`. Published sets know `size` alone."""
 
     size: int
     channels: int
@@ -64,7 +64,10 @@ class FolderOptions(TypedDict, total=False):
 
 
 def load(name: str, split: str, root: Path | None = None, **options: Unpack[FolderOptions]) -> ImageSet:
-    """The split "train" or "test" of a data set that lies below `root`, or of `folder:PATH`."""
+    """The split "train" or "test" of a data set that lies below `root`, or of `folder:PATH`.
+
+    `size` is the side of the images in pixels; published images may be made smaller (`dsui.data.resize`).
+    """
     if name.startswith(FOLDER):
         if split not in SPLITS:
             raise DataError(f"{name} has no split {excerpt(split)}; choose train or test.")
@@ -72,11 +75,17 @@ def load(name: str, split: str, root: Path | None = None, **options: Unpack[Fold
 
         return folder_set(folder_path(name), split, **options)
     entry = dataset_info(name)
+    size = options.pop("size", None)
     if options:
         raise DataError(f"{name} is used as published; {' and '.join(options)} may be chosen for folder:PATH only.")
     if split not in entry.splits:
         raise DataError(f"{name} has no split {excerpt(split)}; choose {' or '.join(entry.splits)}{or_folder(name)}.")
-    return entry.load(root or default_root(), split)
+    images = entry.load(root or default_root(), split)
+    if size is None:
+        return images
+    from dsui.data.resize import made_smaller
+
+    return made_smaller(images, size)
 
 
 def dataset_info(name: str) -> DatasetInfo:

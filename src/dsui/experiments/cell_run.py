@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,8 @@ class RunContext:
 
     `root` is the folder of the data sets, `keep_outputs` leaves the network's outputs in the run folder, `reporter`
     hears of training and `progress` of evaluation, `warn` gets sentences for the user, `mode` is how training steps are
-    executed.
+    executed. At `stop_at`, as `time.time()` counts, training is saved and stopped, and after `ends_at` no evaluation
+    begins.
     """
 
     root: Path | None
@@ -46,6 +48,8 @@ class RunContext:
     progress: Progress = silent
     warn: Callable[[str], None] = lambda _sentence: None
     mode: Mode | None = None
+    stop_at: float = math.inf
+    ends_at: float = math.inf
 
 
 def train(cell: Cell, run: Path, context: RunContext) -> None:
@@ -69,6 +73,7 @@ def train(cell: Cell, run: Path, context: RunContext) -> None:
         mode=context.mode,
         outliers=outliers,
         held_out=held_out,
+        stop_at=context.stop_at,
     )
 
 

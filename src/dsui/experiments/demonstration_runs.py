@@ -11,9 +11,9 @@ from pathlib import Path
 
 from dsui.errors import DsuiError, RunError
 from dsui.experiments import engines
-from dsui.experiments.grid import Cell
+from dsui.experiments.grid import Cell, Job
 from dsui.experiments.grid_file import load_grid
-from dsui.experiments.study import Job, Study
+from dsui.experiments.study import Study
 from dsui.runs.files import write_atomic
 from dsui.runs.folder import LOG
 from dsui.runs.log import read_log

@@ -1,14 +1,15 @@
-"""How long the training of a study will still take, estimated from the logs of its runs.
+"""How long the training of a study will still take, estimated from the logs of its runs and from measured speeds.
 
 The log of a run has the seconds of each epoch. Divided by the images in an epoch they give a rate. For another run the
 rate is multiplied by its images and by the epochs that are left. Rates come from runs with the same data, backbone and
-method; if there are none, from any method with the same data and backbone.
+method; if there are none, from any method with the same data and backbone; if there are none, from the nearest of the
+measured speeds (`dsui.experiments.speeds`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, NamedTuple
@@ -19,9 +20,13 @@ from dsui.data.dataset import MemorySet
 from dsui.data.registry import FOLDER, dataset_info
 from dsui.data.splits import class_split
 from dsui.errors import DataError
+from dsui.experiments.speeds import Machine, Speed, nearest
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import LOG, STATE, WEIGHTS
 from dsui.runs.log import read_log
+
+USUAL_OTHER_SECONDS = 30.0
+"""Start, compilation and evaluation of a run where nothing was measured: on an H200 compilation takes half a minute."""
 
 
 class RunProgress(NamedTuple):
@@ -44,6 +49,19 @@ class Rate(NamedTuple):
     """In an epoch."""
 
 
+class Estimate(NamedTuple):
+    """Seconds that a run still takes: its training, and its start and evaluation. `of` names the device whose speed
+    this is, where the run's own was never measured."""
+
+    training: float
+    other: float
+    of: str | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self.training + self.other
+
+
 def run_progress(run: Path, config: RunConfig) -> RunProgress | None:
     """None for a run without a checkpoint."""
     trained = (run / WEIGHTS).exists()
@@ -61,23 +79,48 @@ def measure_rates(runs: Iterable[tuple[Path, RunConfig]]) -> list[Rate]:
     rates = []
     for run, config in runs:
         if rows := _read_log(run):
-            images = rows[-1]["step"] // (rows[-1]["epoch"] + 1) * config.recipe.batch
+            images = _images_per_epoch(rows, config)
             seconds = median(row["seconds"] for row in rows) / images
             rates.append(Rate(config.data, config.backbone, config.method, seconds, images))
     return rates
 
 
-def remaining_seconds(config: RunConfig, progress: RunProgress | None, rates: Iterable[Rate]) -> float | None:
-    """How long a run still trains; None if no similar run has been measured."""
+def images_per_second(run: Path, config: RunConfig) -> float | None:
+    """Of the median epoch; None before the first is logged."""
+    rows = _read_log(run)
+    seconds = median(row["seconds"] for row in rows) if rows else 0.0
+    return _images_per_epoch(rows, config) / seconds if seconds > 0 else None
+
+
+def logged_seconds(run: Path) -> float:
+    """The seconds of all epochs together."""
+    return math.fsum(row["seconds"] for row in _read_log(run))
+
+
+def remaining(
+    config: RunConfig,
+    progress: RunProgress | None,
+    rates: Iterable[Rate],
+    machine: Machine,
+    speeds: Sequence[Speed],
+) -> Estimate | None:
+    """How long a run still takes while `machine.together` of them share the device; None if it cannot be told."""
+    measured = nearest(config, machine, speeds)
+    other = USUAL_OTHER_SECONDS
+    if measured is not None and measured.other_seconds is not None:
+        other = measured.other_seconds
     if progress is not None and progress.trained:
-        return 0.0
+        return Estimate(0.0, other)
+    epochs = config.recipe.epochs - (progress.epochs if progress else 0)
     alike = [rate for rate in rates if (rate.data, rate.backbone) == (config.data, config.backbone)]
     same = [rate for rate in alike if rate.method == config.method] or alike
-    if not same:
+    images = count_training_images(config) or (same[0].images if same else None)
+    if same and images is not None:
+        return Estimate(mean(rate.seconds for rate in same) * images * epochs, other)
+    if measured is None or images is None:
         return None
-    images = count_training_images(config) or same[0].images
-    epochs = config.recipe.epochs - (progress.epochs if progress else 0)
-    return mean(rate.seconds for rate in same) * images * epochs
+    training = images * epochs * machine.together / measured.images_per_device(config)
+    return Estimate(training, other, None if measured.device == machine.device else measured.device)
 
 
 def count_training_images(config: RunConfig) -> int | None:
@@ -99,6 +142,10 @@ def _count_known_classes(config: RunConfig, classes: int) -> int:
         return len(class_split(config.known, numbered).known)
     except DataError:  # the names of classes, which only the data set itself has
         return len(config.known.split(","))
+
+
+def _images_per_epoch(rows: Sequence[dict[str, Any]], config: RunConfig) -> int:
+    return int(rows[-1]["step"] // (rows[-1]["epoch"] + 1) * config.recipe.batch)
 
 
 def _read_log(run: Path) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 
-from dsui.data.registry import PSEUDO, foreign_split
+from dsui.data.registry import FOLDER, PSEUDO, foreign_split
 from dsui.outputs import DEFINITION
 from dsui.runs.config import RunConfig
 
@@ -68,15 +68,20 @@ class Cell:
 
     @property
     def required_data(self) -> dict[str, tuple[str, ...]]:
-        """The data sets that the cell needs, with their splits."""
-        required: dict[str, tuple[str, ...]] = {self.config.data: ("train", "test")}
+        """The data sets that the cell needs, with their splits; foreign images of a user's may lie in any folder."""
+        tested = self.config.held_out == 0 or "open-set" in self.tasks
+        required: dict[str, tuple[str, ...]] = {self.config.data: ("train", "test") if tested else ("train",)}
         for name in self.foreign:
             if name not in PSEUDO:  # those are made from the run's own images
                 base, split = foreign_split(name)
-                required[base] = (*required.get(base, ()), split)
+                required[base] = (*required.get(base, ()), *(() if base.startswith(FOLDER) else (split,)))
         if self.config.outliers is not None:
             required[self.config.outliers] = (*required.get(self.config.outliers, ()), "train")
         return required
+
+
+Job = tuple[Cell, ...]
+"""Cells that share a run."""
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from dsui.data.registry import FOLDER, FOLDER_SHAPE, PSEUDO, dataset_info, foreign_split, or_folder
+from dsui.data.resize import check_size
 from dsui.detectors import registry as detectors
-from dsui.errors import DsuiError
+from dsui.errors import DataError, DsuiError
 from dsui.evaluation.tasks import STREAMS
 from dsui.excerpt import excerpt, shorten
 from dsui.experiments.grid import Block, Cell
@@ -90,19 +92,29 @@ def dataset_shape(data: str) -> tuple[int, int, int]:
 
 
 def image_shape(data: str, size: object, channels: object, where: str) -> tuple[int, int]:
-    """Channels and side of the images of a run; `size` and `channels` of the grid are for folder:PATH alone."""
-    usual_channels, usual_size, _ = dataset_shape(data)
-    if size is None and channels is None:
-        return usual_channels, usual_size
-    if not data.startswith(FOLDER):
-        raise GridError(f"{where}: size and channels are for folder:PATH; {data} is used as published.")
+    """Channels and side of the images of a run; `channels` of the grid is for folder:PATH alone, and `size` makes
+    published images smaller."""
+    shape = usual_channels, usual_size, _ = dataset_shape(data)
     side = usual_size if size is None else size
     if isinstance(side, bool) or not isinstance(side, int) or not 1 <= side <= LARGEST_SIDE:
         raise GridError(f"{where}: size is {excerpt(side)}; write the side in pixels, as in 'size: 64'.")
+    if not data.startswith(FOLDER):
+        if channels is not None:
+            raise GridError(f"{where}: channels is for folder:PATH; {data} is used as published.")
+        with _as_grid_error(where):
+            check_size(data, shape, side)
     colours = usual_channels if channels is None else channels
     if not isinstance(colours, int) or isinstance(colours, bool) or colours not in {1, 3}:
         raise GridError(f"{where}: channels is {excerpt(colours)}; write 1 for grey or 3 for colour.")
     return colours, side
+
+
+@contextmanager
+def _as_grid_error(where: str) -> Iterator[None]:
+    try:
+        yield
+    except DataError as error:
+        raise GridError(f"{where}: {error}") from error
 
 
 def check_predictor(method: str, predictor: str, where: str) -> None:

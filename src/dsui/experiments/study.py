@@ -2,11 +2,12 @@
 
     OUT/runs/NAME/         the trained runs
     OUT/cells/KEY.json     one cell: its identity, and its results or the reason why it failed
-    OUT/results.jsonl      the rows of all cells that are done
+    OUT/results.jsonl      the rows of all cells that are done: appended cell by cell, at the end in the grid's order
+    OUT/results.speeds     how fast runs were trained
 
-A cell is done when its file holds rows. KEY is a hash of the configuration of run and evaluation, so a study of a
-changed grid runs only the cells that changed. Cells that share a run form one job: one process trains the run once and
-evaluates them all.
+A cell is done when its file holds rows, or when they were made elsewhere (`dsui.experiments.finished`). KEY is a hash
+of the configuration of run and evaluation, so a study of a changed grid runs only the cells that changed. Cells that
+share a run form one job: one process trains the run once and evaluates them all.
 """
 
 from __future__ import annotations
@@ -14,29 +15,32 @@ from __future__ import annotations
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
+from dsui.data.folder import is_split
 from dsui.data.registry import FOLDER, dataset_info, default_root, folder_path
 from dsui.errors import DsuiError
 from dsui.evaluation.results import ResultRow
 from dsui.experiments import estimate
 from dsui.experiments.cell_run import CellResult, RunContext, evaluate, train
-from dsui.experiments.grid import Cell, Grid
-from dsui.runs.files import not_written, write_atomic
-from dsui.runs.folder import RESULTS
+from dsui.experiments.estimate import Estimate
+from dsui.experiments.finished import FinishedCells
+from dsui.experiments.grid import Cell, Grid, Job
+from dsui.experiments.speeds import SPEEDS, Machine, Speed, append_speed, read_speeds, shipped_speeds, work_of
+from dsui.runs.files import lock_or_refuse, not_written, write_bytes
+from dsui.runs.folder import CONFIG, RESULTS, WEIGHTS
 from dsui.training.loop import InterruptedRun
 from dsui.training.memory import release
 
-Job = tuple[Cell, ...]
-"""Cells that share a run."""
 CellFinished = Callable[[Cell, float], None]
 """Called after every cell, whether it is done or failed, with its seconds."""
-CELLS, RUNS = "cells", "runs"
+CELLS, RUNS, LOCK = "cells", "runs", ".study.lock"
 
 
 class State(NamedTuple):
@@ -47,46 +51,88 @@ class State(NamedTuple):
 
 
 class Study:
-    """`runs` is the folder of the trained runs; studies with the same folder share runs of equal configuration."""
+    """`runs` is the folder of the trained runs; studies with the same folder share runs of equal configuration.
 
-    def __init__(self, grid: Grid, out: Path, root: Path | None = None, runs: Path | None = None) -> None:
+    `cells` is the folder of the cells. `finished` holds results of cells that were finished elsewhere, and gets those
+    of new ones; by default new ones are appended to OUT/results.jsonl.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        out: Path,
+        root: Path | None = None,
+        runs: Path | None = None,
+        *,
+        cells: Path | None = None,
+        finished: FinishedCells | None = None,
+    ) -> None:
         self.grid, self.out, self.root = grid, out, root
         self.runs = out / RUNS if runs is None else runs
+        self.cells = out / CELLS if cells is None else cells
+        self.finished = FinishedCells(out / RESULTS) if finished is None else finished
+        self._records: dict[str, tuple[object, dict[str, Any]]] = {}
 
     def run_path(self, cell: Cell) -> Path:
         return self.runs / cell.run_name
 
     def cell_path(self, cell: Cell) -> Path:
-        return self.out / CELLS / f"{cell.key}.json"
+        return self.cells / f"{cell.key}.json"
+
+    @contextmanager
+    def lead(self) -> Iterator[None]:
+        """Keep other studies away from the runs: two of them would train the same ones, or find them locked."""
+        path = self.runs / LOCK
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            lock = lock_or_refuse(path)
+        except BlockingIOError as error:
+            holder = "another study" if error.args[0] is None else f"the study of process {error.args[0]}"
+            raise DsuiError(
+                f"the runs in {self.runs} are in use by {holder}; wait until it ends, or choose another --runs."
+            ) from error
+        except OSError as error:
+            raise not_written(path, error) from error
+        with lock:
+            yield
 
     def record(self, cell: Cell) -> dict[str, Any]:
         """What the file of a cell holds: "rows" and "points", or "error".
 
-        It is empty for a cell that has not run, and for a damaged file, so that the cell is evaluated again.
+        It is empty for a cell that has not run, and for a damaged file, so that the cell is evaluated again. The file
+        is read again only when it has changed.
         """
+        path = self.cell_path(cell)
         try:
-            found = json.loads(self.cell_path(cell).read_bytes())
+            status = path.stat()
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if cell.key in self._records and self._records[cell.key][0] == stamp:
+                return self._records[cell.key][1]
+            found = json.loads(path.read_bytes())
         except (FileNotFoundError, ValueError, RecursionError):
             return {}
-        return found if _is_valid(found) else {}
+        record = found if _is_valid(found) else {}
+        self._records[cell.key] = (stamp, record)
+        return record
 
     def done(self, cell: Cell) -> bool:
-        return "rows" in self.record(cell)
+        return "rows" in self.record(cell) or self.finished.find(cell) is not None
 
     def result(self, cell: Cell) -> CellResult:
         """Empty if the cell is not done."""
         record = self.record(cell)
-        rows = [ResultRow.from_json(json.dumps(row)) for row in record.get("rows", [])]
-        return CellResult(rows, record.get("points", []))
+        if "rows" in record:
+            return CellResult([ResultRow.from_json(json.dumps(row)) for row in record["rows"]], record["points"])
+        return self.finished.find(cell) or CellResult([], [])
 
     def missing_data(self, cell: Cell) -> tuple[str, ...]:
         """The data sets that the cell needs and that are not on this machine."""
         return tuple(name for name, splits in cell.required_data.items() if not self._is_present(name, splits))
 
     def state(self, cell: Cell) -> State:
-        record = self.record(cell)
-        if "rows" in record:
+        if self.done(cell):
             return State("done")
+        record = self.record(cell)
         if names := self.missing_data(cell):
             return State("data missing", ", ".join(names))
         if "error" in record:
@@ -100,11 +146,11 @@ class Study:
             "half-done", f"step {progress.step} of {progress.steps}" if progress.steps else "in its first epoch"
         )
 
-    def jobs(self, cells: Iterable[Cell]) -> list[Job]:
-        """The cells that are not done and whose data are there, grouped by their runs."""
+    def jobs(self, cells: Iterable[Cell], *, without_data: bool = False) -> list[Job]:
+        """The cells that are not done and whose data are there, grouped by their runs; `without_data` also others."""
         grouped: dict[str, list[Cell]] = {}
         for cell in {each.key: each for each in cells}.values():
-            if not self.done(cell) and not self.missing_data(cell):
+            if not self.done(cell) and (without_data or not self.missing_data(cell)):
                 grouped.setdefault(cell.run_name, []).append(cell)
         return [tuple(job) for job in grouped.values()]
 
@@ -116,6 +162,8 @@ class Study:
         self.clear_failures(job)
         training_failure = _attempt(lambda: train(job[0], run, context), context.device)
         for cell in todo:
+            if time.time() >= context.ends_at:
+                raise InterruptedRun(f"the time is over before the evaluation of {cell.name}.")
             if failure := training_failure or _attempt(partial(self._evaluate, cell, context), context.device):
                 self.fail(cell, *failure)
             now = time.monotonic()
@@ -142,34 +190,64 @@ class Study:
 
     def write(self, name: str, content: str | bytes) -> None:
         """Write a file of the study, completely or not at all."""
-        path = self.out / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise not_written(path, error) from error
         data = content.encode(errors="surrogateescape") if isinstance(content, str) else content
-        write_atomic(path, lambda stream: stream.write(data))
+        _write(self.out / name, data)
 
-    def training_seconds(self, jobs: Sequence[Job]) -> list[float | None]:
-        """How long the run of each job still trains; None if unknown."""
+    def estimates(self, jobs: Sequence[Job], machine: Machine, speeds: Sequence[Speed]) -> list[Estimate | None]:
+        """How long each job still takes; None if unknown."""
         runs = {cell.run_name: (self.run_path(cell), cell.config) for cell in self.grid.cells}
         rates = estimate.measure_rates(runs.values())
         return [
-            estimate.remaining_seconds(cell.config, estimate.run_progress(self.run_path(cell), cell.config), rates)
+            estimate.remaining(
+                cell.config, estimate.run_progress(self.run_path(cell), cell.config), rates, machine, speeds
+            )
             for cell, *_ in jobs
         ]
 
+    def speeds(self) -> list[Speed]:
+        """The shipped measurements and, after them, those beside the rows that were made elsewhere and here."""
+        files = dict.fromkeys(path.with_suffix(SPEEDS) for path in (*self.finished.sources, self.finished.kept))
+        return [*shipped_speeds(), *(speed for path in files for speed in read_speeds(path))]
+
+    def note_speed(self, job: Job, machine: Machine, seconds: float) -> None:
+        """Keep how fast a run was trained on this machine, if it began and ended within these seconds."""
+        config, run = job[0].config, self.run_path(job[0])
+        training, rate = estimate.logged_seconds(run), estimate.images_per_second(run, config)
+        if rate is None or not (run / WEIGHTS).exists() or (run / CONFIG).stat().st_mtime < time.time() - seconds:
+            return
+        facts = (machine.device, config.backbone, config.method, machine.mode, machine.together, config.size)
+        measured = (round(work_of(config), 4), round(rate, 1), round(seconds - training, 1))
+        append_speed(
+            self.finished.kept.with_suffix(SPEEDS), Speed(*facts, *measured, f"{config.data}, {config.recipe.name}")
+        )
+
     def _evaluate(self, cell: Cell, context: RunContext) -> None:
-        rows, points = evaluate(cell, self.run_path(cell), context)
-        self._write_cell(cell, {"rows": [json.loads(row.to_json()) for row in rows], "points": points})
+        result = evaluate(cell, self.run_path(cell), context)
+        self.finished.append(cell, result)
+        rows = [json.loads(row.to_json()) for row in result.rows]
+        self._write_cell(cell, {"rows": rows, "points": result.points})
 
     def _write_cell(self, cell: Cell, content: dict[str, Any]) -> None:
-        self.write(f"{CELLS}/{cell.key}.json", json.dumps({"name": cell.name, "cell": cell.identity, **content}))
+        _write(self.cell_path(cell), json.dumps({"name": cell.name, "cell": cell.identity, **content}).encode())
 
     def _is_present(self, name: str, splits: tuple[str, ...]) -> bool:
         if name.startswith(FOLDER):
-            return folder_path(name).is_dir()  # whether it has the splits is checked when it is read
+            folder = folder_path(name)
+            return folder.is_dir() and not missing_splits(folder, splits)
         return set(splits) <= set(dataset_info(name).present(self.root or default_root()))
+
+
+def missing_splits(folder: Path, splits: Iterable[str]) -> list[str]:
+    """Which of the splits have no folder, where the user has split the images; all others are split by a rule."""
+    return [split for split in splits if is_split(folder) and not (folder / split).is_dir()]
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise not_written(path, error) from error
+    write_bytes(path, content)
 
 
 def _is_valid(record: object) -> bool:

@@ -30,10 +30,11 @@ def usual_share(data: str) -> float:
 
 
 def read_split(config: RunConfig, name: str, split: str, root: Path | None) -> ImageSet:
-    """A split of the run's data set or of another one; a folder is read at the run's size and with its `skip_bad`."""
+    """A split of the run's data set at its size, or of another one; a folder is read at the run's size and with its
+    `skip_bad`."""
     if name.startswith(FOLDER):
         return load(name, split, size=config.size, channels=config.channels, skip_bad=config.skip_bad)
-    return load(name, split, root)
+    return load(name, split, root, size=config.size) if name == config.data else load(name, split, root)
 
 
 def check_readable(images: ImageSet | None) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dsui.data.registry import FOLDER, FOLDER_SHAPE, dataset_info
+from dsui.data.registry import DATASETS, FOLDER, FOLDER_SHAPE, dataset_info
 from dsui.errors import DataError
 from dsui.excerpt import excerpt, shorten
 from dsui.methods.registry import effective_options, find, option_kinds, option_owner
@@ -90,12 +90,20 @@ def changes(config: RunConfig) -> str:
     changed_settings = dict(pair for pair in recipe.settings().items() if pair not in as_usual)
     outliers = {"outliers": config.outliers} if config.outliers else {}
     listed = {**shortened, **changed_settings, **config.options, **outliers}
-    if data.startswith(FOLDER):
-        shape = (("channels", config.channels, FOLDER_SHAPE[0]), ("size", config.size, FOLDER_SHAPE[1]))
-        listed |= {key: value for key, value, unchanged in shape if value != unchanged}
+    shape = _usual_shape(data)
+    if shape is not None:
+        listed |= {} if config.channels == shape[0] else {"channels": config.channels}
+        listed |= {} if config.size == shape[1] else {"size": config.size}
     return ", ".join(
         f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in sorted(listed.items())
     )
+
+
+def _usual_shape(data: str) -> tuple[int, int, int] | None:
+    """The shape of the images where nothing else was chosen; None for arrays, which have none."""
+    if data.startswith(FOLDER):
+        return FOLDER_SHAPE
+    return dataset_info(data).shape if data in DATASETS else None
 
 
 def method_options(name: str, overrides: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:

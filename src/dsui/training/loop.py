@@ -7,6 +7,7 @@ only after a look at the losses so far and at the weights, so that a run can alw
 from __future__ import annotations
 
 import json
+import math
 import time
 import traceback
 from contextlib import ExitStack
@@ -97,11 +98,12 @@ def fit(
     checkpoint_seconds: float = SHORTEST_PAUSE,
     outliers: ImageSet | None = None,
     held_out: ImageSet | None = None,
+    stop_at: float = math.inf,
 ) -> Trainer:
     """Train and return the finished trainer; its run folder holds weights, state and log, written by the leader.
 
-    `held_out` are images to calibrate with, which are not among `images`. The caller's random numbers on the CPU stay
-    as they would be without this call.
+    `held_out` are images to calibrate with, which are not among `images`. At `stop_at`, as `time.time()` counts, the
+    run is saved and stopped. The caller's random numbers on the CPU stay as they would be without this call.
     """
 
     def build(config: RunConfig) -> Trainer:
@@ -131,7 +133,7 @@ def fit(
                     weights = sum(tensor.nbytes for tensor in trainer.method.state_dict().values())
                     check_room(out, KEPT_STATES * STATE_COPIES * weights - folder.stored_bytes)
                 on_error.pop_all()
-            interruption = closing.enter_context(Interruption(reporter.stopping))
+            interruption = closing.enter_context(Interruption(reporter.stopping, stop_at))
             pacer = Pacer(time.monotonic(), checkpoint_seconds)
             _Loop(trainer, folder, out, reporter, interruption, pacer, held_out).run(resume)
         except torch.cuda.OutOfMemoryError as error:
