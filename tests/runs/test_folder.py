@@ -444,11 +444,7 @@ def test_a_folder_that_is_removed_while_it_is_looked_at_is_made_again(
 ) -> None:
     make = os.mkdir
 
-<<<<<<< HEAD
-    def there_and_gone(*_: Any) -> None:
-=======
     def there_and_gone(*_: object) -> None:
->>>>>>> state
         monkeypatch.setattr(os, "mkdir", make)
         raise FileExistsError(errno.EEXIST, "File exists")
 
