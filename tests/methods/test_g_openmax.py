@@ -150,6 +150,7 @@ def test_unknown_is_openmax_with_one_more_class_fitted_to_images_and_fakes(monke
     labels = torch.arange(160) % 4
     own = torch.randn(3, 160, 4, generator=generator) + 3 * F.one_hot(labels, 4)
     fakes, meant = torch.randn(3, 90, 4, generator=generator) - 2, torch.randint(4, (3, 90), generator=generator)
+    fakes[fakes.argmax(2) == meant] -= 30  # far away, if one that looks as it was meant counted
     outputs = iter(ClassifierOutput(torch.cat(parts), main) for *parts, main in zip(own, fakes, meant, strict=True))
     monkeypatch.setattr(method, "_with_fakes", lambda _: next(outputs))
     method.complete([(pixels(160), labels)] * 3)
