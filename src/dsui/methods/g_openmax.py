@@ -19,9 +19,9 @@ learns the classes, and beside it G and D play. In the second G is frozen, and t
 logit of the unknown class is fixed at 0. This is as general as a logit of its own, because softmax does not change if
 all logits are shifted; and P(unknown) orders images as the energy of y does.
 
-At the end OpenMax (`dsui.weibull`) is fitted to the C + 1 logits of training images and of fakes, as far as they are
-classified correctly. It takes from unusual logits and gives to the unknown class. With v the discounted logits and d
-the sum of what was taken, as in the published code also of negative ones, the own uncertainty is
+At the end OpenMax (`dsui.weibull`) is fitted to the C + 1 logits, less their mean, of training images and of fakes, as
+far as they are classified correctly. It takes from unusual logits and gives to the unknown class. With v the discounted
+logits and d the sum of what was taken, as in the published code also of negative ones, the own uncertainty is
 
     unknown = ln (e^{v_{C+1}} + e^d) / sum_c e^{v_c}
 """
@@ -146,7 +146,7 @@ class GenerativeOpenMax(MaxSoftmax):
             fakes = fakes[fakes.argmax(1) != output.main_class]
             found += [(own, labels), (fakes, labels.new_full((len(fakes),), self.num_classes))]
         logits, truth = (torch.cat(part) for part in zip(*found, strict=True))
-        y, classes = F.pad(logits, (0, 1)), self.num_classes + 1
+        y, classes = _with_unknown(logits), self.num_classes + 1
         if torch.bincount(truth, minlength=classes).min() == 0:
             return
         correct = y.argmax(1) == truth
@@ -161,7 +161,7 @@ class GenerativeOpenMax(MaxSoftmax):
         """Attacks and detectors get the gradient of the logits without that of OpenMax."""
         plain = super().predict(images)
         with torch.no_grad():
-            y = F.pad(plain.logits.double(), (0, 1))
+            y = _with_unknown(plain.logits.double())
             unusual = UnusualDistances(self.means, self.least, Weibull(self.shape, self.scale)).probability(y)
             left, removed = discounted(y, unusual, y.shape[1])
             unknown = torch.logaddexp(left[:, -1], removed) - left[:, :-1].logsumexp(1)
@@ -218,6 +218,13 @@ class Discriminator(nn.Module):
         maps = codes[:, :, None, None].expand(-1, -1, SIDE, SIDE)
         odds: Tensor = self.layers(torch.cat([resize(pixels, SIDE, SIDE), maps], 1))
         return odds.squeeze(1)
+
+
+def _with_unknown(logits: Tensor) -> Tensor:
+    """[N, C] -> [N, C + 1], less their mean. A logit of the unknown class's own would learn with the others, and what
+    softmax learns has the sum 0; OpenMax, unlike softmax, depends on it."""
+    y = F.pad(logits, (0, 1))
+    return y - y.mean(1, keepdim=True)
 
 
 def _tensors(tails: UnusualDistances) -> dict[str, Tensor]:
