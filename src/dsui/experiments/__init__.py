@@ -1,7 +1,9 @@
 """Grids of runs, the demonstration, the verification."""
 
 PAPER_GRIDS = (
+    "geometry",
     "ablation",
+    "as-printed",
     "accuracy",
     "open-set",
     "noise",
