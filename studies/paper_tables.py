@@ -60,7 +60,7 @@ def ablation_table(title: str, figures: Figures) -> Table:
     shown = {ablation_line(row): _signs(row.settings or {}) for row in paper_rows("table1")}
     lines = []
     for label in dict.fromkeys([*shown, *(cell.label for cell in load_grid(ABLATION).cells)]):
-        name = shown.get(label, label)
+        name = shown.get(label, label.removeprefix("dsui (").removesuffix(")"))
         for ending in ("", MIXTURES):
             own = (_own(figures, f"{label}{ending}", cell, FULL, planned=True) for cell in ABLATION_CELLS)
             lines.append(Line(f"{name}{ending}", tuple(own)))
