@@ -146,8 +146,9 @@ def test_energy_orders_as_the_probability_of_the_unknown_does() -> None:
 
 
 def centred(logits: Tensor) -> np.ndarray:
-    y: np.ndarray = F.pad(logits, (0, 1)).double().numpy()
-    return y - y.mean(1, keepdims=True)
+    y = F.pad(logits, (0, 1)).double()
+    centre: np.ndarray = (y - y.mean(1, keepdim=True)).numpy()
+    return centre
 
 
 def test_unknown_is_openmax_with_one_more_class_fitted_to_images_and_fakes(monkeypatch: pytest.MonkeyPatch) -> None:
