@@ -5,6 +5,7 @@
     tasks: [accuracy, noise]          # only these of its columns
     table: [{task: ood, metrics: auroc, scores: [entropy]}]     # other columns, instead of a grid's or without a grid
     where: {seed: 0, method: [dsui, msp]}                       # only rows with these values in their fields
+    means: {near: [cifar100, tiny-imagenet]}                    # columns of means over foreign sets
     published: table2                 # the paper's figures below
     figure: NAME                      # lines over data or attacks instead of a table, in docs/figures/NAME.svg
     paper: table2                     # a part of docs/paper.md, which needs no other key but the name of its figure
@@ -34,6 +35,7 @@ from dsui.report.comparison import available, compare
 from dsui.report.comparison_lines import relabel, with_prediction_stream
 from dsui.report.figures.canvas import to_svg
 from dsui.report.figures.lines import lines, places
+from dsui.report.group_means import with_group_means
 from dsui.report.table_forms import to_csv, to_markdown
 from dsui.report.tables import Column, Entry, Line, Table
 from dsui.runs.recipe_file import training_name
@@ -59,6 +61,7 @@ class BlockSpec:
     table: list[dict[str, Any]] | None = None
     where: dict[str, Any] = field(default_factory=dict)
     reference: str | None = None
+    means: dict[str, list[str]] = field(default_factory=dict)
     published: str | None = None
     figure: str | None = None
     paper: str | None = None
@@ -119,6 +122,7 @@ def _build_table(spec: BlockSpec, results: Path) -> tuple[Table, list[Figure]]:
     grid = _grid(spec.grid) if spec.grid else None
     names = [spec.file] if isinstance(spec.file, str) else spec.file
     rows = list(_read_rows(spec, [results / f"{name}.jsonl" for name in names]))
+    rows = with_group_means(rows, spec.means or (grid.means if grid else {}))
     figures = _figures(_column_blocks(spec, grid), available(rows), needed=spec.table is not None, files=names)
     methods = dict.fromkeys(row.method for row in rows)
     table = compare(

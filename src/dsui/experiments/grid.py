@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dsui.data.registry import FOLDER, PSEUDO, foreign_split
@@ -96,7 +97,8 @@ class Block:
 @dataclass(frozen=True)
 class Grid:
     """`cells` are in the order in which they run: the first seed of every method, then the second. `published` names a
-    table of the paper whose figures are added. `reference` is the label that other lines are tested against."""
+    table of the paper whose figures are added. `reference` is the label that other lines are tested against. `means`
+    names groups of foreign sets whose means are columns, too."""
 
     name: str
     title: str
@@ -105,6 +107,7 @@ class Grid:
     figure: str | None
     published: str | None
     reference: str
+    means: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def _hash(value: object, digits: int) -> str:

@@ -21,7 +21,7 @@ is left out there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
 from itertools import product
@@ -88,7 +88,7 @@ DEFAULTS: dict[str, Any] = {
     "label": None,
 }
 """The keys of an entry of `runs`, which may also stand at the top."""
-TOP = ("title", "runs", "table", "figure", "published", "reference")
+TOP = ("title", "runs", "table", "figure", "published", "reference", "means")
 BLOCK = ("task", "metrics", "scores")
 AT_LEAST_ONE = ("data", "backbone", "method", "recipe", "seeds", "tasks", "held_out")
 
@@ -166,6 +166,7 @@ def parse_grid(text: str, name: str) -> Grid:
         figure=figure,
         published=published,
         reference=as_text(top.get("reference") or "dsui", f"{name}, reference"),
+        means=_means(top.get("means", {}), cells, f"{name}, means"),
     )
 
 
@@ -251,6 +252,18 @@ def _buildable(method: str, backbone: str, where: str) -> bool:
     check_name("backbone", backbone, backbones.names(), where)
     possible = methods.find(method).backbones
     return possible is None or backbone in possible
+
+
+def _means(value: object, cells: Sequence[Cell], where: str) -> dict[str, tuple[str, ...]]:
+    """Groups of foreign sets by name."""
+    if not isinstance(value, dict):
+        raise GridError(f"{where} is no mapping; write names of groups with lists of foreign sets.")
+    foreign = unique(name for cell in cells for name in cell.foreign)
+    groups = {as_text(name, where): as_tuple(sets, str, where) for name, sets in value.items()}
+    for sets in groups.values():
+        for name in sets:
+            check_name("foreign set", name, foreign, where)
+    return groups
 
 
 def _block(block: object, where: str) -> Block:

@@ -17,6 +17,7 @@ from dsui.experiments.study import Study
 from dsui.report.columns import Figure, block_figures
 from dsui.report.comparison import compare
 from dsui.report.comparison_lines import relabel, with_prediction_stream
+from dsui.report.group_means import TASK, group_columns, with_group_means
 from dsui.report.tables import Table
 from dsui.spreadsheet import to_csv
 
@@ -33,7 +34,10 @@ def columns(grid: Grid) -> list[Figure]:
         for (data, backbone), cells in cells_by_place.items()
         for block in grid.table
         for figure in block_figures(
-            block.task, [(data, backbone, other) for other in _foreign(block, cells)], block.metrics, block.scores
+            block.task,
+            [(data, backbone, other) for other in (*_foreign(block, cells), *_groups(block, grid, data))],
+            block.metrics,
+            block.scores,
         )
     ]
 
@@ -42,6 +46,7 @@ def study_table(study: Study, quoted: bool) -> Table:
     """All cells that are done; the note says what is not done, and why."""
     grid = study.grid
     rows = [relabel(row, cell.label) for cell in grid.cells for row in study.result(cell).rows]
+    rows = with_group_means(rows, grid.means)
     published = [with_prediction_stream(row) for row in paper_rows(grid.published)] if quoted and grid.published else []
     labels = [cell.label for cell in grid.cells]
     table = compare(rows, columns(grid), lines=labels, quoted=published, reference=grid.reference, title=grid.title)
@@ -94,6 +99,10 @@ def _foreign(block: Block, cells: Iterable[Cell]) -> list[str | float | None]:
             return ["noise"]
         case _:
             return [None]
+
+
+def _groups(block: Block, grid: Grid, data: str) -> Iterable[str]:
+    return group_columns(grid.means, data) if block.task == TASK else ()
 
 
 def _x(figure: Figure) -> str | float:
