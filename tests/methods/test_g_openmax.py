@@ -161,7 +161,7 @@ def test_unknown_is_openmax_with_one_more_class_fitted_to_images_and_fakes(monke
     monkeypatch.setattr(method, "_with_fakes", lambda _: next(outputs))
     method.complete([(pixels(160), labels)] * 3)
     with torch.no_grad():
-        method.output.weight.mul_(60)
+        method.output.weight.mul_(150)
         found = method.predict(pixels(16))
     y = centred(torch.cat([own.flatten(0, 1), fakes[fakes.argmax(2) != meant]]))
     truth = np.concatenate([labels.repeat(3), np.full(len(y) - 480, 4)])
