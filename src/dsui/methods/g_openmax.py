@@ -53,6 +53,8 @@ FAKES = 0.5
 TAIL, TAIL_SHARE = 20, 0.1
 """The most samples of a class that OpenMax is fitted to, and the largest share: with more, ordinary samples would count
 as unusual where classes are small."""
+NEVER = 1e30
+"""A distance that none exceeds: before OpenMax is fitted, no logit is unusual."""
 MOMENTUM = 0.5
 """The momentum of G and D, usual for such pairs: with Adam's 0.9, G generated the same image always."""
 
@@ -89,7 +91,7 @@ class GenerativeOpenMax(MaxSoftmax):
         self.fakes_from = recipe.epochs // 2
         classes = num_classes + 1
         untrained = UnusualDistances(
-            torch.zeros(classes, classes), torch.full((classes,), torch.inf), Weibull(*torch.ones(2, classes))
+            torch.zeros(classes, classes), torch.full((classes,), NEVER), Weibull(*torch.ones(2, classes))
         )
         for name, value in _tensors(untrained).items():
             self.register_buffer(name, value.double())
