@@ -279,7 +279,7 @@ def test_training_resumes_bit_for_bit(prior: Prior) -> None:
     ("settings", "error", "sentence"),
     [
         ({"kl_weight": 0.0}, ValueError, "kl_weight must be positive and finite, got 0.0"),
-        ({"samples": 0}, ValueError, "samples must be at least 1, got 0"),
+        ({"samples": 0}, ValueError, "samples must be between 1 and 10,000, got 0"),
         ({"prior": "laplace"}, RecipeError, "prior is 'laplace' in the options of bbb; .* one of gaussian, mixture"),
     ],
 )

@@ -320,7 +320,7 @@ def test_what_cannot_be_an_ensemble_is_refused_in_a_sentence() -> None:
         build("ensemble", "small", 1, 10, recipe, {"member": "ensemble"})
     with pytest.raises(DsuiError, match="no method 'mps'; did you mean msp"):
         build("ensemble", "small", 1, 10, recipe, {"member": "mps"})
-    with pytest.raises(ValueError, match="members must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="members must be between 1 and 100, got 0"):
         build("ensemble", "small", 1, 10, recipe, {"members": 0})
     with pytest.raises(ValueError, match="the number of methods must be at least 1, got 0"):
         Ensemble.of([])

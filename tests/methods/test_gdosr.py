@@ -227,7 +227,7 @@ def test_reaches_on_256_digits_over_three_seeds() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"code": 0}, "code must be at least 1, got 0"),
+        ({"code": 0}, "code must be between 1 and 65,536, got 0"),
         ({"transform_weight": -0.1}, "transform_weight must be at least 0 and below 1, got -0.1"),
         ({"transform_weight": 1.0}, "transform_weight must be at least 0 and below 1, got 1"),
     ],

@@ -162,5 +162,5 @@ def test_is_refused_where_there_is_nothing_to_sample(settings: dict[str, Any]) -
 
 
 def test_needs_a_sample() -> None:
-    with pytest.raises(ValueError, match="samples must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="samples must be between 1 and 10,000, got 0"):
         trainer_for("mc-dropout", samples=0, **NECK)

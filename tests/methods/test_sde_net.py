@@ -280,8 +280,8 @@ def test_vgg16_is_refused_and_so_are_impossible_options() -> None:
     with pytest.raises(DsuiError, match="sde-net cannot be built on vgg16; choose --backbone small or resnet18, or a"):
         build("sde-net", "vgg16", 3, 10, recipe)
     for option, sentence in {
-        "steps": "steps must be at least 1, got -1",
-        "samples": "samples must be at least 1, got -1",
+        "steps": "steps must be between 1 and 1,000, got -1",
+        "samples": "samples must be between 1 and 10,000, got -1",
         "test_sigma": "test_sigma must be finite and not negative, got -1",
     }.items():
         with pytest.raises(ValueError, match=sentence):

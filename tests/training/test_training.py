@@ -402,6 +402,9 @@ def test_a_run_with_a_ruined_checkpoint_goes_on_from_the_one_before_to_the_same_
     assert not (tmp_path / "run" / "state.former.pt").exists(), "a finished run keeps one"
 
 
+NO_STEPS = (-1, 10**30, 2.0, True, "15", None)
+
+
 def test_a_checkpoint_of_another_run_is_not_finished_under_this_ones_config(tmp_path: Path) -> None:
     stopped_after_two_epochs(tmp_path / "other", config(seed=1, epochs=4, rho=0.5))
     stopped_after_two_epochs(tmp_path / "run", config(epochs=4))
@@ -411,11 +414,15 @@ def test_a_checkpoint_of_another_run_is_not_finished_under_this_ones_config(tmp_
     assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize("steps", [-1, 16, 10**30, 2.0, True, "15", None])
-def test_a_checkpoint_of_a_step_that_the_run_does_not_have_is_refused(steps: object) -> None:
+@pytest.mark.parametrize(
+    ("steps", "sentence"),
+    [(16, "the checkpoint is of step 16 and this run has 15 steps; bring back its own")]
+    + [(steps, r"not one of this version of dsui \(steps is .*; it must be a whole number") for steps in NO_STEPS],
+)
+def test_a_checkpoint_of_a_step_that_the_run_does_not_have_is_refused(steps: object, sentence: str) -> None:
     trainer = Trainer(config(epochs=1), load("digits", "train"), CPU, World())
     trainer.load(trainer.state())
-    with pytest.raises(RunError, match=r"the checkpoint is of step .* and this run has 15 steps"):
+    with pytest.raises(RunError, match=sentence):
         trainer.load({**trainer.state(), "steps": steps})
 
 
@@ -424,7 +431,7 @@ def test_a_checkpoint_that_lacks_a_part_is_refused(part: str) -> None:
     trainer = Trainer(config(epochs=1), load("digits", "train"), CPU, World())
     state = trainer.state()
     del state[part]
-    with pytest.raises(RunError, match=f"the checkpoint holds no {part}"):
+    with pytest.raises(RunError, match=f"the checkpoint is not one of this version of dsui .{part} is absent"):
         trainer.load(state)
 
 

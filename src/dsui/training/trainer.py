@@ -176,13 +176,10 @@ class Trainer:
                 f"the images of {self.config.data} are not those this run was begun with; restore them, or train "
                 "again with another --out."
             )
-        if missing := sorted({"model", "optimizers", "average", "meter", "steps", "phase"} - state.keys()):
-            raise RunError(f"the checkpoint holds no {missing[0]}; train again with another --out.")
-        steps = state["steps"]
-        if type(steps) is not int or not 0 <= steps <= self.total_steps:
+        if (steps := state["steps"]) > self.total_steps:
             raise RunError(
-                f"the checkpoint is of step {str(steps)[:20]} and this run has {self.total_steps} steps; bring back "
-                "its own, or train again with another --out."
+                f"the checkpoint is of step {steps} and this run has {self.total_steps} steps; bring back its own, or "
+                "train again with another --out."
             )
         try:
             self.method.load_state_dict(state["model"])
