@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli import names, train_checks
+from dsui.cli import names, train_checks, train_summary
 from dsui.cli.arguments import (
     MODES,
     Device,
@@ -27,14 +27,11 @@ from dsui.cli.arguments import (
 from dsui.cli.errors import FAILED, UsageError, as_usage_errors, print_error
 from dsui.cli.names import completion
 from dsui.cli.output import print_json
-from dsui.cli.terminal import print_line
 from dsui.data.registry import FOLDER
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
     from dsui.data.registry import FolderOptions
-    from dsui.runs.calibration import Calibration
-    from dsui.runs.config import RunConfig
 
 
 def train(
@@ -165,7 +162,6 @@ def train(
     import torch
 
     from dsui.cli.train_progress import TensorBoardReporter, TrainingProgress
-    from dsui.runs import turns
     from dsui.runs.checkpoint import SHORTEST_PAUSE
     from dsui.runs.config import RunConfig
     from dsui.runs.folder import CONFIG
@@ -223,12 +219,9 @@ def train(
                 held_out=held_out,
             )
         if world.leader and as_json:
-            print_json(_summary(config, out))
+            print_json(train_summary.facts(config, out))
         elif world.leader and not quiet:
-            found = _calibration(out)
-            if (sentence := turns.advice(found.turns)) is not None:
-                print_line(sentence, err=True)
-            print_line(_closing_sentence(out, _held_out_accuracy(found), has_test))
+            train_summary.print_sentences(out, has_test)
 
 
 def _end_job(out: Path, who: str) -> None:
@@ -237,55 +230,6 @@ def _end_job(out: Path, who: str) -> None:
 
     print_error(f"{who}; {how_to_go_on(out)}.")
     os._exit(FAILED)
-
-
-def _closing_sentence(out: Path, held_out: dict[str, float] | None, has_test: bool) -> str:
-    """How well the finished run does, where it is, and what to do next."""
-    accuracy = f"{held_out['accuracy']:.1%} of {held_out['images']:,} held-out images are right; " if held_out else ""
-    command = (
-        f"evaluate {out}" if has_test else f"evaluate {out} --on held-out" if held_out else f"predict {out} IMAGES"
-    )
-    return f"Trained; {accuracy}the weights are in {out / 'model.safetensors'}. Next: dsui {command}"
-
-
-def _summary(config: RunConfig, out: Path) -> dict[str, object]:
-    """A finished run, for --json; the figures are those of its last epoch."""
-    from dsui.runs.folder import LOG, WEIGHTS
-    from dsui.runs.log import read_log
-
-    rows = read_log(out / LOG).epochs
-    last = rows[-1] if rows else {}  # the user may have deleted the log
-    found = _calibration(out)
-    figures = {name: value for name, value in last.items() if name not in {"epoch", "step", "seconds"}}
-    return {
-        "run": out,
-        "weights": out / WEIGHTS,
-        "data": config.data,
-        "method": config.method,
-        "backbone": config.backbone,
-        "recipe": config.recipe.name,
-        "seed": config.seed,
-        "epochs": config.recipe.epochs,
-        "seconds": round(sum(row["seconds"] for row in rows), 3),
-        "figures": figures,
-        "held_out": _held_out_accuracy(found),
-        "turns_told_apart": found.turns,
-    }
-
-
-def _calibration(out: Path) -> Calibration:
-    """What a finished run measured on the images that it held out."""
-    from dsui.runs.calibration import CALIBRATION, Calibration
-    from dsui.runs.folder import WEIGHTS
-    from dsui.runs.weights import read_metadata
-
-    return Calibration.from_text(read_metadata(out / WEIGHTS)[CALIBRATION])
-
-
-def _held_out_accuracy(found: Calibration) -> dict[str, float] | None:
-    """The number of images that a run held out and its accuracy on them; None if it held none out."""
-    errors = found.errors
-    return {"images": len(errors), "accuracy": 1 - errors.double().mean().item()} if len(errors) else None
 
 
 def _is_restarted(config: Path) -> bool:
