@@ -412,11 +412,10 @@ def test_a_class_without_an_evaluated_image_is_told_of_once(tmp_path: Path) -> N
     assert told == ["no evaluated image is of the class 0, so the figures say nothing about it."]
 
 
-def test_progress_names_the_set(tmp_path: Path) -> None:
+def test_progress_names_the_set() -> None:
     heard: list[tuple[str, int, int]] = []
-    evaluated = evaluation(run(), progress=lambda *news: heard.append(news))
-    evaluated.cache.folder = tmp_path / "empty"
-    rows_of("ood", evaluated, ("photos",))
+    with evaluation(run(), progress=lambda *news: heard.append(news), keep_outputs=False) as evaluated:
+        rows_of("ood", evaluated, ("photos",))
     assert heard[-1] == ("photos", 1500, 1500)
     assert {name for name, _, _ in heard} == {"test", "train", "photos"}
 

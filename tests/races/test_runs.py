@@ -115,6 +115,7 @@ def test_of_two_trainings_of_one_folder_one_trains(tmp_path: Path, times: int) -
 def test_evaluations_of_one_run_at_once_compute_its_outputs_once_and_all_use_them(tmp_path: Path, times: int) -> None:
     original = run()
     facts = run_facts(own_copy(original, tmp_path / "run"))
+    shutil.rmtree(facts.path / "outputs", ignore_errors=True)  # another test may have computed them
     sources = ImageSources(facts.config, facts.classes)
     with OutputCache(facts, CPU, keep=False) as alone:
         expected = alone.get(sources.noise()).whole().logits
