@@ -249,14 +249,15 @@ def compare(
     ]
     costs = ", ".join(f"{timing[name] / timing[f'{name}, {LINEAR}']:.3f} ({name})" for name in own)
     lines += ["", f"Cost against the same step with a linear head: {costs}."]
-    doubled = ", ".join(f"{timing[f'{name}, {DOUBLES}'] / timing[name]:.3f} ({name})" for name in own)
-    lines += ["", f"Cost of doubles against the same step without: {doubled}."]
+    kept = timing
     if not on_gpu and keep_freed_memory():
         kept = measured(ways, counts, repeats, device)
         faster = ", ".join(f"{timing[name] / value:.2f} ({name}: {value:.2f} ms)" for name, value in kept.items())
         lines += ["", f"Times as fast with freed memory kept, as in `dsui train`: {faster}."]
     if on_gpu:
         lines[-1] += f" Cost of `--deterministic`: {timing[DETERMINISTIC] / timing[GRAPH]:.2f}."
+    doubled = ", ".join(f"{kept[f'{name}, {DOUBLES}'] / kept[name]:.3f} ({name})" for name in own)
+    lines += ["", f"Cost of doubles against the same step without, as in `dsui train`: {doubled}."]
     if on_gpu:
         lines += kernel_table(trainers[GRAPH], ways[GRAPH], ways[f"{GRAPH}, {LINEAR}"], timing[GRAPH])
     return lines
