@@ -394,3 +394,10 @@ def test_a_mistyped_extends_is_recognised(tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("extnds: paper\n")
     with pytest.raises(RecipeError, match=r"unknown key 'extnds' in .*; did you mean 'extends'"):
         load_recipe(str(tmp_path / "own.yaml"), "cifar10")
+
+
+@pytest.mark.parametrize("value", ["2", "true", "null", "'1'", "1.0"])
+def test_a_number_of_copies_that_is_none_is_told(value: str) -> None:
+    with pytest.raises(RecipeError, match=r"doubles_copies is .* in the overrides; it must be one of 1, 3"):
+        load_recipe("paper", "digits", {"doubles_copies": value})
+    assert load_recipe("paper", "digits", {"doubles_copies": "3"}).doubles_copies == 3

@@ -271,7 +271,7 @@ def _convert(value: object, kind: Any) -> object:
             with suppress(ValueError):
                 return _convert(value, part)
     elif origin is Literal:
-        if value in parts:
+        if (value, type(value)) in ((part, type(part)) for part in parts):  # True is equal to 1
             return value
     elif origin is tuple:
         if isinstance(value, list | tuple):
@@ -290,7 +290,7 @@ def _expected(kind: Any) -> str:
     if origin in (Union, UnionType):
         return " or ".join(map(_expected, parts))
     if origin is Literal:
-        return f"one of {', '.join(parts)}"
+        return f"one of {', '.join(map(str, parts))}"
     if origin is tuple:
         return "a list of numbers"
     simple = {int: "an integer", float: "a number", bool: "true or false", str: "text", NoneType: "null"}
