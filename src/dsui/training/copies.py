@@ -3,8 +3,8 @@
     L = L(x, t) + w_d sum_r L(turn_r x, t + r C) + w_m [ a L(m, t) + (1 - a) L(m, t') ],    m = a x + (1 - a) x'
 
 Turned copies are what doubles are trained on (`dsui.methods.doubles`): one copy in a random turn, or one in every turn.
-The mixed copy is RegMixup (Pinto et al., NeurIPS 2022): x' is the image before x in the shuffled batch, and one
-number a ~ Beta(10, 10) serves the whole step. All copies pass the network together with the images, so batch-norm statistics
+The mixed copy is RegMixup (Pinto et al., NeurIPS 2022): x' is the image before x in the shuffled batch, and one number
+a ~ Beta(10, 10) serves the whole step. All copies pass the network together with the images, so batch-norm statistics
 are over all of them. L is the method's whole loss, its regulariser included.
 
 Turns depend on (seed, epoch, sample) and a on (seed, step), so that a resumed run sees the same copies. With several
