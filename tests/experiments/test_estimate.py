@@ -62,6 +62,17 @@ def test_time_is_estimated_from_like_runs_then_from_other_methods_else_unknown(t
     assert training_seconds(study)[2] == 0
 
 
+def test_a_run_with_doubles_and_sam_tells_how_long_a_plain_one_takes(tmp_path: Path) -> None:
+    dear = "{method: msp, set: {doubles: turns, sam: 0.05, optimizer: sgd}, label: dear}"
+    study = tiny_study(tmp_path, TINY.replace("{method: msp, as: [msp, rkl]}", dear).replace("dsui", "msp"))
+    first, second = (job[0] for job in study.jobs(study.grid.cells))
+    log(
+        study, first, epochs=1, steps=15, seconds=8.0
+    )  # an image and its turned copy in two passes: four times the work
+    assert training_seconds(study) == pytest.approx([8.0 * 1000 / 960, 2 * 2.0 * 1000 / 960], rel=1e-12)
+    assert (first.label, second.config.recipe.epochs) == ("dear", 2)
+
+
 def test_a_run_that_was_never_trained_here_takes_the_time_of_a_measured_speed(tmp_path: Path) -> None:
     study = tiny_study(tmp_path, TINY.replace("{epochs: 2}", "{epochs: 10}"))
     speeds = [measured("msp", 500.0, other_seconds=4.0), measured("dsui", 250.0, device="other CPU")]

@@ -1,7 +1,8 @@
 """How long the training of a study will still take, estimated from the logs of its runs and from measured speeds.
 
-The log of a run has the seconds of each epoch. Divided by the images in an epoch they give a rate. For another run the
-rate is multiplied by its images and by the epochs that are left. Rates come from runs with the same data, backbone and
+The log of a run has the seconds of each epoch. Divided by the images in an epoch and by what an image costs
+(`dsui.experiments.speeds.work_of`) they give a rate. For another run the rate is multiplied by its own cost, its images
+and the epochs that are left. Rates come from runs with the same data, backbone and
 method; if there are none, from any method with the same data and backbone; if there are none, from the nearest of the
 measured speeds (`dsui.experiments.speeds`).
 """
@@ -20,7 +21,7 @@ from dsui.data.dataset import MemorySet
 from dsui.data.registry import FOLDER, dataset_info
 from dsui.data.splits import class_split
 from dsui.errors import DataError
-from dsui.experiments.speeds import Machine, Speed, nearest
+from dsui.experiments.speeds import Machine, Speed, nearest, work_of
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import LOG, STATE, WEIGHTS
 from dsui.runs.log import read_log
@@ -44,7 +45,7 @@ class Rate(NamedTuple):
     backbone: str
     method: str
     seconds: float
-    """Per image and epoch."""
+    """Per image and epoch, of an image that passes the network once."""
     images: int
     """In an epoch."""
 
@@ -80,7 +81,7 @@ def measure_rates(runs: Iterable[tuple[Path, RunConfig]]) -> list[Rate]:
     for run, config in runs:
         if rows := _read_log(run):
             images = _images_per_epoch(rows, config)
-            seconds = median(row["seconds"] for row in rows) / images
+            seconds = median(row["seconds"] for row in rows) / images / work_of(config)
             rates.append(Rate(config.data, config.backbone, config.method, seconds, images))
     return rates
 
@@ -116,7 +117,7 @@ def remaining(
     same = [rate for rate in alike if rate.method == config.method] or alike
     images = count_training_images(config) or (same[0].images if same else None)
     if same and images is not None:
-        return Estimate(mean(rate.seconds for rate in same) * images * epochs, other)
+        return Estimate(mean(rate.seconds for rate in same) * work_of(config) * images * epochs, other)
     if measured is None or images is None:
         return None
     training = images * epochs * machine.together / measured.images_per_device(config)
