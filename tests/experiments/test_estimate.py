@@ -66,9 +66,7 @@ def test_a_run_with_doubles_and_sam_tells_how_long_a_plain_one_takes(tmp_path: P
     dear = "{method: msp, set: {doubles: turns, sam: 0.05, optimizer: sgd}, label: dear}"
     study = tiny_study(tmp_path, TINY.replace("{method: msp, as: [msp, rkl]}", dear).replace("dsui", "msp"))
     first, second = (job[0] for job in study.jobs(study.grid.cells))
-    log(
-        study, first, epochs=1, steps=15, seconds=8.0
-    )  # an image and its turned copy in two passes: four times the work
+    log(study, first, epochs=1, steps=15, seconds=8.0)  # two copies, two passes: four times the work
     assert training_seconds(study) == pytest.approx([8.0 * 1000 / 960, 2 * 2.0 * 1000 / 960], rel=1e-12)
     assert (first.label, second.config.recipe.epochs) == ("dear", 2)
 
