@@ -17,6 +17,7 @@ methods without any row are left out; a method without rows for these columns is
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,7 +90,8 @@ def render_block(spec: BlockSpec, results: Path, link: str = "") -> RenderedBloc
         return _render_part(spec.paper, results, spec.figure or "", link)
     table, figures = _build_table(spec, results)
     if spec.figure is None:
-        return RenderedBlock(_folded(table, to_markdown(table).rstrip()))
+        markdown = to_markdown(table).rstrip()
+        return RenderedBlock(_folded(table, _only_best(markdown) if spec.short else markdown))
     (metric, _score), *others = dict.fromkeys((figure.metric, figure.score) for figure in figures)
     if others:
         raise ValueError(f"{spec.figure} is one panel; choose one metric and one score.")
@@ -99,6 +101,18 @@ def render_block(spec: BlockSpec, results: Path, link: str = "") -> RenderedBloc
     runs = ", ".join(f"{line.label} {_runs(line)}" for line in drawn)
     markdown = f"![{drawing.caption} {drawing.description}]({link})\n\n{drawing.caption} Number of runs: {runs}."
     return RenderedBlock(markdown, _with_data(to_svg(drawing), to_csv(table)))
+
+
+def _only_best(markdown: str) -> str:
+    """Without the second best, so that the source of a short table is no wider than a page of code."""
+    title, table, caption = markdown.split("\n\n")
+    lines = re.sub("</?ins>", "", table).splitlines()
+    names, _rule, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    first, *others = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    rule = ["-" * first, *("-" * (width - 1) + ":" for width in others)]
+    padded = [[row[0].ljust(first), *map(str.rjust, row[1:], others)] for row in (names, rule, *rows)]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in padded)
+    return "\n\n".join((title, table, caption.replace(", second best underlined", "")))
 
 
 def _folded(table: Table, markdown: str) -> str:
@@ -203,11 +217,8 @@ def _shortened(table: Table, rows: Sequence[ResultRow], reference: str) -> Table
     """Means and marks alone, and behind them how many forward passes a prediction takes."""
     passes = {row.method: f"{row.metrics['passes']:.0f}" for row in rows if "passes" in row.metrics}
     shown = tuple(
-        replace(
-            line,
-            cells=(*(replace(cell, deviation=None) for cell in line.cells), Entry(text=passes.get(line.label, NO_RUNS))),
-        )
-        for line in table.lines
+        replace(line, cells=(*(replace(cell, deviation=None) for cell in line.cells), Entry(text=count)))
+        for line, count in ((line, passes.get(line.label, NO_RUNS)) for line in table.lines)
     )
     cells = [cell for line in table.lines for cell in line.cells]
     counts = sorted({cell.runs for cell in cells if cell.runs is not None})

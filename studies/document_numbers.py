@@ -17,6 +17,7 @@ ratio. FOREIGN is left out where a task has none.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from functools import cache, partial
@@ -26,7 +27,6 @@ import yaml
 
 from dsui.evaluation.statistics import Summary
 from dsui.report.columns import figure_of
-from dsui.report.comparison import available
 from dsui.report.comparison_lines import latest_rows, own_summaries, without_partial_runs
 from dsui.report.metric_formats import METRICS
 from studies.document_rows import RowSource
@@ -49,7 +49,7 @@ class NumberReader:
     def replace(self, text: str) -> str:
         """The page with every quoted number as the rows have it."""
         if len(QUOTED.findall(text)) != len(OPENED.findall(text)):
-            raise ValueError("a quotation has no number before it; write the number and <!-- = ... --> without a space.")
+            raise ValueError("a quotation has no number before it; write <!-- = ... --> behind one, without a space.")
         found = SOURCES.search(text)
         sources = yaml.safe_load(found["sources"]) if found else {}
         return QUOTED.sub(partial(self._number, sources), text)
@@ -61,7 +61,7 @@ class NumberReader:
         source, line, task, score, metric = parts
         if source not in sources:
             raise ValueError(f"{quoted[0]!r} names a source that the page does not have: {source}.")
-        summaries = self._summaries(repr(sources[source]))
+        summaries = self._summaries(json.dumps(sources[source]))
 
         def summary(line: str) -> Summary:
             if (found := summaries.get((line, task, score, metric))) is None:
@@ -95,10 +95,12 @@ def _shown(value: float, like: str) -> str:
 
 def _summaries(results: Path, source: str) -> dict[Key, Summary]:
     """Every figure of a source, by the names that a quotation uses."""
-    rows = RowSource.of(yaml.safe_load(source)).rows(results)
+    rows = RowSource.of(json.loads(source)).rows(results)
     shown = without_partial_runs(latest_rows(rows))
     found: dict[Key, Summary] = {}
-    for line, cells in own_summaries(shown, {*available(rows), *(figure_of(r, m) for r in rows for m in r.metrics)}).items():
+    for line, cells in own_summaries(
+        shown, {figure_of(row, metric) for row in shown for metric in row.metrics}
+    ).items():
         for figure, summary in cells.items():
             foreign = f"{figure.foreign:.3g}" if isinstance(figure.foreign, float) else figure.foreign
             task = figure.task if foreign in {None, figure.task} else f"{figure.task} {foreign}"

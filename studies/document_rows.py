@@ -73,7 +73,8 @@ class RowSource:
                 label = row.method if row.method in own_names else f"{row.method} ({row.recipe})"
             named = {**vars(row), "label": label}
             if all(named[name] in values or (name == "method" and label in values) for name, values in wanted.items()):
-                yield relabel(row, self.labels.get(label, label)) if label else row
+                shown = self.labels.get(label or row.method, label)
+                yield relabel(row, shown) if shown else row
 
 
 @cache
