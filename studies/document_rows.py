@@ -66,15 +66,21 @@ class RowSource:
         labels = _grid_labels(self.grid) if self.grid else {}
         own_names = set(labels.values()) - {method for method, *_ in labels}  # a method's name does not tell its recipe
         wanted = {name: value if isinstance(value, list) else [value] for name, value in self.where.items()}
-        for text in path.read_text().splitlines():
-            row = _modernize(ResultRow.from_json(text))
-            label = json.loads(text).get("label") or labels.get((row.method, row.data, row.backbone, row.recipe))
+        for row, own_label in _read(path, path.stat().st_mtime_ns):
+            label = own_label or labels.get((row.method, row.data, row.backbone, row.recipe))
             if self.grid and not label:
                 label = row.method if row.method in own_names else f"{row.method} ({row.recipe})"
             named = {**vars(row), "label": label}
             if all(named[name] in values or (name == "method" and label in values) for name, values in wanted.items()):
                 shown = self.labels.get(label or row.method, label)
                 yield relabel(row, shown) if shown else row
+
+
+@cache
+def _read(path: Path, _changed: int) -> list[tuple[ResultRow, str | None]]:
+    """The rows of a file with their own labels; kept, since most files have many blocks."""
+    lines = path.read_text().splitlines()
+    return [(_modernize(ResultRow.from_json(line)), json.loads(line).get("label")) for line in lines]
 
 
 @cache
