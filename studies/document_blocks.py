@@ -46,8 +46,8 @@ EXPERIMENTS: dict[str, Callable[[Path], str]] = {
 NO_RUNS = Entry().text
 
 
-WIDEST = 6
-"""Columns of figures that a page has room for."""
+WIDEST = 7
+"""Columns that a page has room for, beside the labels."""
 SHORTER = {
     "prediction accuracy": "accuracy",
     "accuracy prediction": "",

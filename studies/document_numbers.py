@@ -27,7 +27,7 @@ import yaml
 
 from dsui.evaluation.statistics import Summary
 from dsui.report.columns import figure_of
-from dsui.report.comparison_lines import latest_rows, own_summaries, without_partial_runs
+from dsui.report.comparison_lines import latest_rows, line_labels, own_summaries, without_partial_runs
 from dsui.report.metric_formats import METRICS
 from studies.document_rows import RowSource
 
@@ -98,11 +98,10 @@ def _summaries(results: Path, source: str) -> dict[Key, Summary]:
     rows = RowSource.of(json.loads(source)).rows(results)
     shown = without_partial_runs(latest_rows(rows))
     found: dict[Key, Summary] = {}
-    for line, cells in own_summaries(
-        shown, {figure_of(row, metric) for row in shown for metric in row.metrics}
-    ).items():
+    lines = own_summaries(shown, {figure_of(row, metric) for row in shown for metric in row.metrics})
+    for cells, label in zip(lines.values(), line_labels(lines).values(), strict=True):
         for figure, summary in cells.items():
             foreign = f"{figure.foreign:.3g}" if isinstance(figure.foreign, float) else figure.foreign
             task = figure.task if foreign in {None, figure.task} else f"{figure.task} {foreign}"
-            found[line.method, task, figure.score, figure.metric] = summary
+            found[label, task, figure.score, figure.metric] = summary
     return found
