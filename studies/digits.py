@@ -4,7 +4,7 @@ It trains DS-UI or a plain linear head on the same net, data, order and schedule
 images. The parameters of the mixture have no weight decay; everything else is equal.
 
 The settings were chosen by these same test digits, with 35 trials of the DS-UI head and 3 of the linear one
-(docs/research-log.md).
+(docs/log/digits-choice.md).
 """
 
 from __future__ import annotations

@@ -1,45 +1,42 @@
 """A table or figure of committed results rows, as a block of a Markdown document. A few lines of YAML specify it:
 
-    file: cifar10-resnet18-paper      # results/NAME.jsonl, or a list of such names
-    grid: cifar10-paper               # a shipped grid: title, columns, lines and reference of its table
-    tasks: [accuracy, noise]          # only these of its columns
+    file, grid, where, means, labels  # the rows (`studies.document_rows`)
+    tasks: [accuracy, noise]          # only these of the grid's columns
     table: [{task: ood, metrics: auroc, scores: [entropy]}]     # other columns, instead of a grid's or without a grid
-    where: {seed: 0, method: [dsui, msp]}                       # only rows with these values in their fields
-    means: {near: [cifar100, tiny-imagenet]}                    # columns of means over foreign sets
+    titles: [accuracy, AUROC]         # what the columns are called
+    short: true                       # means alone: neither deviations nor ranks nor numbers of runs
     published: table2                 # the paper's figures below
     figure: NAME                      # lines over data or attacks instead of a table, in docs/figures/NAME.svg
     paper: table2                     # a part of docs/paper.md, which needs no other key but the name of its figure
 
 Further keys are `title`, `reference`, and `experiment: NAME` for an experiment with rows of its own kind. Columns and
-methods without any row are left out; a method without rows for these columns is a line of "-".
+methods without any row are left out; a method without rows for these columns is a line of "-". A table of more than
+`WIDEST` columns is folded. Marks of significance are corrected by Holm's method for all tests of a table.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
-import yaml
-
 from dsui.evaluation.paper_tables import paper_rows
 from dsui.evaluation.results import ResultRow
+from dsui.evaluation.statistics import ALIKE, DIFFERENT, LEVEL
 from dsui.experiments.grid import Block, Grid
-from dsui.experiments.grid_file import load_grid
 from dsui.report.columns import Figure, block_figures
 from dsui.report.comparison import available, compare
-from dsui.report.comparison_lines import relabel, with_prediction_stream
+from dsui.report.comparison_lines import with_prediction_stream
 from dsui.report.figures.canvas import to_svg
 from dsui.report.figures.lines import lines, places
-from dsui.report.group_means import with_group_means
 from dsui.report.table_forms import to_csv, to_markdown
 from dsui.report.tables import Column, Entry, Line, Table
-from dsui.runs.recipe_file import training_name
 from studies import geometry, starts
+from studies.document_rows import RowSource, load_cached
 from studies.paper_page import render_part
 
 EXPERIMENTS: dict[str, Callable[[Path], str]] = {
@@ -49,32 +46,33 @@ EXPERIMENTS: dict[str, Callable[[Path], str]] = {
 NO_RUNS = Entry().text
 
 
+WIDEST = 7
+"""Columns that a page has room for, beside the labels."""
+SHORTER = {
+    "prediction accuracy": "accuracy",
+    "accuracy prediction": "",
+    "accuracy density": "mixtures'",
+    "density accuracy": "mixtures' accuracy",
+    "misclassification": "errors:",
+    "ood →": "→",
+}
+"""What the parts of a header are called in documents."""
+
+
 @dataclass(frozen=True)
-class BlockSpec:
+class BlockSpec(RowSource):
     """What a block shows; the module's docstring explains the keys."""
 
-    file: str | list[str] = ""
     experiment: str | None = None
-    grid: str | None = None
     title: str | None = None
     tasks: list[str] | None = None
     table: list[dict[str, Any]] | None = None
-    where: dict[str, Any] = field(default_factory=dict)
+    titles: list[str] | None = None
+    short: bool = False
     reference: str | None = None
-    means: dict[str, list[str]] = field(default_factory=dict)
     published: str | None = None
     figure: str | None = None
     paper: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> BlockSpec:
-        values = yaml.safe_load(text)
-        known = [each.name for each in fields(cls)]
-        if not isinstance(values, dict):
-            raise ValueError(f"a block is a YAML mapping with the keys {', '.join(known)}; this one is not a mapping.")
-        if unknown := [key for key in values if key not in known]:
-            raise ValueError(f"a block has no key {unknown[0]}; its keys are {', '.join(known)}.")
-        return cls(**values)
 
 
 class RenderedBlock(NamedTuple):
@@ -92,7 +90,8 @@ def render_block(spec: BlockSpec, results: Path, link: str = "") -> RenderedBloc
         return _render_part(spec.paper, results, spec.figure or "", link)
     table, figures = _build_table(spec, results)
     if spec.figure is None:
-        return RenderedBlock(to_markdown(_with_runs_column(table)).rstrip())
+        markdown = to_markdown(table).rstrip()
+        return RenderedBlock(_folded(table, _only_best(markdown) if spec.short else markdown))
     (metric, _score), *others = dict.fromkeys((figure.metric, figure.score) for figure in figures)
     if others:
         raise ValueError(f"{spec.figure} is one panel; choose one metric and one score.")
@@ -102,6 +101,26 @@ def render_block(spec: BlockSpec, results: Path, link: str = "") -> RenderedBloc
     runs = ", ".join(f"{line.label} {_runs(line)}" for line in drawn)
     markdown = f"![{drawing.caption} {drawing.description}]({link})\n\n{drawing.caption} Number of runs: {runs}."
     return RenderedBlock(markdown, _with_data(to_svg(drawing), to_csv(table)))
+
+
+def _only_best(markdown: str) -> str:
+    """Without the second best, so that the source of a short table is no wider than a page of code."""
+    title, table, caption = markdown.split("\n\n")
+    lines = re.sub("</?ins>", "", table).splitlines()
+    names, _rule, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    first, *others = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    rule = ["-" * first, *("-" * (width - 1) + ":" for width in others)]
+    padded = [[row[0].ljust(first), *map(str.rjust, row[1:], others)] for row in (names, rule, *rows)]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in padded)
+    return "\n\n".join((title, table, caption.replace(", second best underlined", "")))
+
+
+def _folded(table: Table, markdown: str) -> str:
+    """A table that is wider than a page opens on a click; its source must leave lines empty around Markdown."""
+    if len(table.columns) <= WIDEST:
+        return markdown
+    summary = f"{escape(table.title)}: a wide table"
+    return f"<details>\n<summary>{summary}</summary>\n\n{markdown}\n\n</details>"
 
 
 def _render_part(name: str, results: Path, figure: str, link: str) -> RenderedBlock:
@@ -119,88 +138,96 @@ def _render_experiment(name: str, results: Path) -> RenderedBlock:
 
 def _build_table(spec: BlockSpec, results: Path) -> tuple[Table, list[Figure]]:
     """The table and the figures of its columns. The lines of a grid come in its order, then those of other rows."""
-    grid = _grid(spec.grid) if spec.grid else None
-    names = [spec.file] if isinstance(spec.file, str) else spec.file
-    rows = list(_read_rows(spec, [results / f"{name}.jsonl" for name in names]))
-    rows = with_group_means(rows, spec.means or (grid.means if grid else {}))
-    figures = _figures(_column_blocks(spec, grid), available(rows), needed=spec.table is not None, files=names)
+    grid = load_cached(spec.grid) if spec.grid else None
+    rows = spec.rows(results)
+    figures = _figures(spec, grid, available(rows))
     methods = dict.fromkeys(row.method for row in rows)
+    ordered = (spec.labels.get(cell.label, cell.label) for cell in grid.cells) if grid else ()
     table = compare(
         rows,
         figures,
-        lines=[*(cell.label for cell in grid.cells if cell.label in methods), *methods] if grid else (),
+        lines=[*(label for label in ordered if label in methods), *methods] if grid else (),
         quoted=[with_prediction_stream(row) for row in paper_rows(spec.published)] if spec.published else [],
         reference=spec.reference or (grid.reference if grid else "dsui"),
+        correct=True,
         title=spec.title or (grid.title if grid else None),
     )
+    if spec.figure is None:
+        table = replace(table, columns=_titled(table.columns, spec.titles))
+        table = _shortened(table, rows, spec.reference or "dsui") if spec.short else _with_runs_column(table)
     return table, figures
 
 
-def _read_rows(spec: BlockSpec, paths: Iterable[Path]) -> Iterator[ResultRow]:
-    """Rows on their lines: by their own label, by the label the grid gives them, or by method and training."""
-    labels = _labels(spec.grid) if spec.grid else {}
-    own_names = set(labels.values()) - {method for method, *_ in labels}  # a method's name does not tell its recipe
-    wanted = {name: value if isinstance(value, list) else [value] for name, value in spec.where.items()}
-    for path in paths:
-        for text in path.read_text().splitlines():
-            row = _modernize(ResultRow.from_json(text))
-            label = json.loads(text).get("label") or labels.get((row.method, row.data, row.backbone, row.recipe))
-            if spec.grid and not label:
-                label = row.method if row.method in own_names else f"{row.method} ({row.recipe})"
-            named = {**vars(row), "label": label}
-            if all(named[name] in values or (name == "method" and label in values) for name, values in wanted.items()):
-                yield relabel(row, label) if label else row
-
-
-@cache
-def _grid(name: str) -> Grid:
-    """Kept, since many blocks share a grid and a grid of many cells takes seconds to read."""
-    return load_grid(name)
-
-
-@cache
-def _labels(grid: str) -> dict[tuple[str, str, str, str], str]:
-    """The label of each cell of a grid, by what its rows say: method, data, backbone and training."""
-    return {
-        (cell.predictor, cell.config.data, cell.config.backbone, training_name(cell.config)): cell.label
-        for cell in _grid(grid).cells
-    }
-
-
-def _modernize(row: ResultRow) -> ResultRow:
-    """Rows older than `dsui evaluate` call all images of the official test set by another name."""
-    protocol = f"{row.task}, all in-domain images of test" if row.protocol == "official test set" else row.protocol
-    return with_prediction_stream(replace(row, protocol=protocol))
-
-
-def _column_blocks(spec: BlockSpec, grid: Grid | None) -> list[Block]:
-    if spec.table is None:
-        if grid is None:
-            raise ValueError("a block needs a grid or a table to know its columns.")
-        return [block for block in grid.table if spec.tasks is None or block.task in spec.tasks]
-    each = (
-        {key: (value,) if isinstance(value, str) else tuple(value) for key, value in block.items() if key != "task"}
-        for block in spec.table
-    )
-    return [Block(task=block["task"], **lists) for block, lists in zip(spec.table, each, strict=True)]
-
-
-def _figures(blocks: Sequence[Block], present: Sequence[Figure], needed: bool, files: Sequence[str]) -> list[Figure]:
-    """The figures of the blocks that are `present`; an error where one is `needed` of each block and there is none."""
+def _figures(spec: BlockSpec, grid: Grid | None, present: Sequence[Figure]) -> list[Figure]:
+    """The figures of the block's columns that are `present`; an error where one is named and there is none."""
+    if spec.table is None and grid is None:
+        raise ValueError("a block needs a grid or a table to know its columns.")
     found: list[Figure] = []
-    for block in blocks:
+    for block, foreign in _own_columns(spec.table or ()) or _grid_columns(spec, grid):
         sets = dict.fromkeys((f.data, f.backbone, f.foreign) for f in present if f.task == block.task)
-        columns = [f for f in block_figures(block.task, sets, block.metrics, block.scores) if f in present]
-        if needed and not columns:
-            raise ValueError(f"no row of {', '.join(files)} has {', '.join(block.metrics)} of the task {block.task}.")
+        chosen = [each for each in sets if not foreign or str(each[2]).split(",")[0] in foreign]
+        columns = [f for f in block_figures(block.task, chosen, block.metrics, block.scores) if f in present]
+        if spec.table is not None and not columns:
+            raise ValueError(
+                f"no row of {', '.join(spec.files)} has {', '.join(block.metrics)} of the task {block.task}."
+            )
         found += columns
     return found
 
 
+def _grid_columns(spec: BlockSpec, grid: Grid | None) -> list[tuple[Block, tuple[str, ...]]]:
+    blocks = grid.table if grid else ()
+    return [(block, ()) for block in blocks if spec.tasks is None or block.task in spec.tasks]
+
+
+def _own_columns(table: Sequence[dict[str, Any]]) -> list[tuple[Block, tuple[str, ...]]]:
+    """The columns of `table`, each entry with the foreign sets or the names of means that it is limited to."""
+    each = (
+        {key: (value,) if isinstance(value, str) else tuple(value) for key, value in entry.items() if key != "task"}
+        for entry in table
+    )
+    return [
+        (Block(entry["task"], lists["metrics"], lists["scores"]), lists.get("foreign", ()))
+        for entry, lists in zip(table, each, strict=True)
+    ]
+
+
+def _titled(columns: Sequence[Column], titles: Sequence[str] | None) -> tuple[Column, ...]:
+    """The columns under one line each: the given titles, or their own with shorter words."""
+    if titles is None:
+        own = (" ".join(filter(None, column.header)) for column in columns)
+        titles = [_shorter(title) for title in own]
+    if len(titles) != len(columns):
+        raise ValueError(f"the block has {len(columns)} columns and {len(titles)} titles.")
+    return tuple(replace(column, header=(title,)) for column, title in zip(columns, titles, strict=True))
+
+
+def _shorter(title: str) -> str:
+    for long, short in SHORTER.items():
+        title = title.replace(long, short)
+    return title.strip()
+
+
 def _with_runs_column(table: Table) -> Table:
-    header = ("",) * (len(table.columns[0].header) - 1) + ("runs",)
     counted = tuple(replace(line, cells=(Entry(text=_runs(line)), *line.cells)) for line in table.lines)
-    return replace(table, columns=(Column(header), *table.columns), lines=counted)
+    return replace(table, columns=(Column(("runs",)), *table.columns), lines=counted)
+
+
+def _shortened(table: Table, rows: Sequence[ResultRow], reference: str) -> Table:
+    """Means and marks alone, and behind them how many forward passes a prediction takes."""
+    passes = {row.method: f"{row.metrics['passes']:.0f}" for row in rows if "passes" in row.metrics}
+    shown = tuple(
+        replace(line, cells=(*(replace(cell, deviation=None) for cell in line.cells), Entry(text=count)))
+        for line, count in ((line, passes.get(line.label, NO_RUNS)) for line in table.lines)
+    )
+    cells = [cell for line in table.lines for cell in line.cells]
+    counts = sorted({cell.runs for cell in cells if cell.runs is not None})
+    tests = sum(cell.p is not None for cell in cells)
+    note = (
+        f"Means over {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} runs. {DIFFERENT} differs from "
+        f"{reference}, {ALIKE} does not (Student's t-test, p < {LEVEL}, Holm-corrected over {tests} tests)."
+    )
+    return replace(table, columns=(*table.columns, Column(("passes",))), lines=shown, note=note)
 
 
 def _runs(line: Line) -> str:

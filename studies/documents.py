@@ -1,4 +1,4 @@
-"""Writes the tables and figures of README.md and docs/ from the committed rows in results/.
+"""Writes the tables, figures and quoted numbers of README.md and docs/ from the committed rows in results/.
 
     python -m studies.documents       # in the root of the repository; `make tables` does the same
 
@@ -7,8 +7,9 @@ writes every block between two lines like
     <!-- results: {file: cifar10-resnet18-paper, grid: cifar10-paper} -->
     <!-- end -->
 
-and the figures of such blocks in docs/figures/. `studies.document_blocks` explains the keys. The tests do the same in
-memory and fail where a document differs.
+the figures of such blocks in docs/figures/, and every number that a comment quotes. `studies.document_blocks` explains
+the keys of blocks, `studies.document_numbers` the comments. The tests do the same in memory and fail where a document
+differs.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from yaml import YAMLError
 
 from dsui.errors import DsuiError
 from studies.document_blocks import BlockSpec, render_block
+from studies.document_numbers import NumberReader
 
 RESULTS, DOCS, FIGURES = Path("results"), Path("docs"), Path("docs/figures")
 BEGIN = re.compile(r"^<!-- results:", re.MULTILINE)
@@ -34,8 +36,9 @@ def find_documents(root: Path) -> Iterator[Path]:
 
 
 def regenerate(root: Path) -> dict[Path, str]:
-    """Every document with blocks and every figure of a block, by path, as the rows make them; writes nothing."""
+    """Every document and every figure of a block, by path, as the rows make them; writes nothing."""
     files: dict[Path, str] = {}
+    numbers = NumberReader(root / RESULTS)
     for path in find_documents(root):
         text = path.read_text(encoding="utf-8")
         blocks = list(BLOCK.finditer(text))
@@ -51,8 +54,10 @@ def regenerate(root: Path) -> dict[Path, str]:
             text = f"{text[: block.start()]}{block['begin']}\n{markdown}\n\n<!-- end -->{text[block.end() :]}"
             if svg is not None:
                 files[figure] = svg
-        if blocks:
-            files[path] = text
+        try:
+            files[path] = numbers.replace(text)
+        except (OSError, ValueError, YAMLError) as error:
+            raise DsuiError(f"{path}: {error}") from error
     return files
 
 

@@ -5,7 +5,7 @@ finds and sets the variances back to 1; "shrunk" mixes each variance with 1, as 
 
     python -m studies.starts results/starts.jsonl
 
-writes one JSON line for each variant and seed; `studies.documents` puts the table into docs/research-log.md.
+writes one JSON line for each variant and seed; `studies.documents` puts the table into docs/log/starts.md.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def run(variant: str, seed: int) -> dict[str, float]:
 
 
 def table(path: Path) -> str:
-    """The Markdown table of docs/research-log.md: mean ± deviation in %."""
+    """The Markdown table of docs/log/starts.md: mean ± deviation in %."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     lines = [f"| start | {' | '.join(COLUMNS)} |", "|---|" + "---:|" * len(COLUMNS)]
     for variant in (*RANDOM, *FROM_DATA):

@@ -68,7 +68,7 @@ a trained mixture gives some -10."""
 OWN_DENSITY = "own_log_density"
 LOST = 0.01
 """`literal` diverges when the log-density of the own class has fallen by this, in nats per feature dimension. Where the
-push is weak enough to learn it rises: docs/research-log.md has both."""
+push is weak enough to learn it rises: docs/log/printed-objective.md has both."""
 
 
 class DualSupervisedLoss:

@@ -14,6 +14,7 @@ import pytest
 
 from dsui.errors import DsuiError
 from dsui.evaluation.results import ResultRow
+from dsui.evaluation.statistics import ALIKE, DIFFERENT
 from dsui.experiments.grid_file import load_grid
 from studies.document_blocks import BlockSpec, render_block
 from studies.documents import FIGURES, find_documents, main, regenerate
@@ -74,7 +75,7 @@ def regenerated() -> dict[Path, str]:
 
 def test_documents_and_figures_are_what_the_committed_rows_make_of_them(regenerated: dict[Path, str]) -> None:
     now = regenerated
-    assert {"README.md", "paper.md", "results.md", "research-log.md", "method.md"} <= {path.name for path in now}
+    assert {"README.md", "paper.md", "results.md", "small-net.md", "method.md"} <= {path.name for path in now}
     for path, text in now.items():
         committed = path.read_text(encoding="utf-8")
         alike = same_figure(committed, text) if path.suffix == ".svg" else committed == text
@@ -279,3 +280,58 @@ def test_documents_are_those_of_the_top_and_of_docs(repository: Repository) -> N
     (root / "docs" / "methods").mkdir()
     (root / "docs" / "methods" / "dsui.md").touch()
     assert [path.name for path in find_documents(root)] == ["README.md", "dsui.md", "page.md"]
+
+
+def test_a_short_table_has_means_marks_and_passes_under_the_titles_given(repository: Repository) -> None:
+    rows = [accuracy("dsui", seed, 0.93 + 0.001 * seed) for seed in range(3)]
+    rows += [accuracy("msp", seed, 0.91 + 0.001 * seed) for seed in range(2)]
+    rows = [replace(row, metrics={**row.metrics, "passes": 1.0 if row.method == "dsui" else 50.0}) for row in rows]
+    spec = (
+        "{file: own, short: true, titles: [right], labels: {msp: baseline},"
+        " table: [{task: accuracy, metrics: accuracy, scores: prediction}]}"
+    )
+    document = page(repository(block(spec), rows))
+    shown = cells(document)
+    assert shown["method"] == ["right % ↑", "passes"]
+    assert shown["dsui"] == ["**93.10**", "1"]
+    assert shown["baseline"] == ["91.05 ✓", "50"]
+    assert "Means over 2 to 3 runs." in document
+    assert "second best" not in document
+
+
+def test_marks_are_corrected_for_all_tests_of_the_table(repository: Repository) -> None:
+    """Two runs each: p is .037 for `near`. It is marked alone, and not beside two more tests."""
+    runs = {"dsui": [0.930, 0.932], "near": [0.922, 0.919], "far": [0.930, 0.933], "other": [0.931, 0.934]}
+    rows = [accuracy(name, seed, value) for name, values in runs.items() for seed, value in enumerate(values)]
+    spec = "{{file: own, where: {{method: {}}}, table: [{{task: accuracy, metrics: accuracy, scores: prediction}}]}}"
+    alone = cells(page(repository(block(spec.format("[dsui, near]")), rows)))
+    together = page(repository(block(spec.format("[dsui, near, far, other]")), rows))
+    assert alone["near"][1].endswith(DIFFERENT)
+    assert cells(together)["near"][1].endswith(ALIKE)
+    assert "Holm-corrected over 3 tests" in together
+
+
+def test_columns_of_a_mean_are_chosen_by_its_name_and_means_are_of_all_its_sets(repository: Repository) -> None:
+    sets = {"svhn": 0.9, "cifar100": 0.8, "photos": 0.1}
+    rows = [replace(ROW, task="ood", score="entropy", foreign=name, metrics={"auroc": v}) for name, v in sets.items()]
+    spec = (
+        "{file: own, means: {foreign: [svhn, cifar100]},"
+        " table: [{task: ood, foreign: foreign, metrics: auroc, scores: entropy}], titles: [mean]}"
+    )
+    assert cells(page(repository(block(spec), rows)))["dsui"] == ["1", "85.00"]
+
+
+def test_a_wide_table_is_folded_and_a_narrow_one_is_not(repository: Repository) -> None:
+    sets = [f"set{number}" for number in range(7)]
+    rows = [replace(ROW, task="ood", score="entropy", foreign=name, metrics={"auroc": 0.5}) for name in sets]
+    spec = "{{file: own, where: {{foreign: [{}]}}, table: [{{task: ood, metrics: auroc, scores: entropy}}]}}"
+    assert "<details>" in page(repository(block(spec.format(", ".join(sets))), rows))
+    assert "<details>" not in page(repository(block(spec.format(", ".join(sets[:5]))), rows))
+
+
+@pytest.mark.parametrize("titles", ["[one]", "[one, two, three]"])
+def test_titles_are_as_many_as_columns(repository: Repository, titles: str) -> None:
+    spec = f"{{file: own, titles: {titles}, table: [{{task: accuracy, metrics: [accuracy, ece], scores: prediction}}]}}"
+    rows = [replace(accuracy("dsui", 0, 0.9), metrics={"accuracy": 0.9, "ece": 0.1})]
+    with pytest.raises(DsuiError, match=r"2 columns and \d titles"):
+        page(repository(block(spec), rows))

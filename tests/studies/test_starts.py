@@ -14,7 +14,7 @@ ROWS = ROOT / "results" / "starts.jsonl"
 def test_the_research_log_shows_the_committed_rows() -> None:
     rows = [json.loads(line) for line in ROWS.read_text().splitlines()]
     assert len(rows) == SEEDS * (len(RANDOM) + len(FROM_DATA))
-    assert table(ROWS) in (ROOT / "docs" / "research-log.md").read_text()
+    assert table(ROWS) in (ROOT / "docs" / "log" / "starts.md").read_text()
 
 
 @pytest.mark.parametrize("variant", ["random means, deviation 0.1", "EM start after 5 epochs, variances shrunk"])

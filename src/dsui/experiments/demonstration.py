@@ -1,6 +1,6 @@
 """The results of `dsui demo`: DS-UI and three rivals on 256 embedded digits, in one table, one verdict and one page.
 
-The settings were chosen on these digits (docs/research-log.md, "How the digits experiment was chosen"), so this is a
+The settings were chosen on these digits (docs/log/digits-choice.md), so this is a
 demonstration and not a proof. The table shows only the score `uncertainty`; the page has the others.
 """
 
@@ -49,7 +49,7 @@ METHODS = {
 }
 CAVEAT = (
     "A demonstration, not a proof: the settings were chosen on these digits, and for DS-UI more of them were tried "
-    "(docs/research-log.md). The seeds share their training digits, so the deviations are those of initial weights and "
+    "(docs/log/digits-choice.md). The seeds share their training digits, so the deviations are those of initial weights and "
     "order alone."
 )
 
