@@ -9,6 +9,8 @@ W and b are the last layer, z_n and y_n features and logits of the training samp
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -21,6 +23,7 @@ class ViM(Detector):
     """`dimension` is D; by default 1000 of 2048 features or more, 512 of 768 or more, otherwise half of them."""
 
     needs_weight = True
+    learns: ClassVar = {"_origin": Tensor, "_residual": Tensor, "_share": Tensor}
 
     def __init__(self, dimension: int | None = None) -> None:
         self.dimension = dimension
@@ -38,7 +41,8 @@ class ViM(Detector):
         for part in rows(train):
             moved = part.features - self._origin
             moment.addmm_(moved.T, moved)
-        self._residual = torch.linalg.eigh(moment).eigenvectors[:, : width - dimension]  # eigenvalues ascend
+        vectors = torch.linalg.eigh(moment).eigenvectors[:, : width - dimension]  # eigenvalues ascend
+        self._residual = vectors.contiguous()  # as a file holds them, so that products round alike
         length = sum(self._length(part).sum() for part in rows(train))
         best = train.logits.amax(1).double().sum()
         self._share = best / length if length > 0 else torch.zeros_like(best)
