@@ -91,7 +91,8 @@ class Detector(ABC):
                 vars(self).update(from_tensors(learned, self.learns, device))
             except (KeyError, TypeError, RuntimeError) as error:
                 raise ValueError(f"this is not what {type(self).__name__} learns") from error
-            self._fitted_to = int(features), int(classes), device
+            exact = torch.empty(0, device=device).device  # cuda is cuda:0
+            self._fitted_to = int(features), int(classes), exact
         return self
 
     def _fit(self, train: Outputs) -> None:

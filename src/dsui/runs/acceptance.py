@@ -55,6 +55,11 @@ class Criterion(NamedTuple):
             return f"coverage {self.coverage:g}"
         return "no threshold" if self.risk is None else f"risk {self.risk:g}"
 
+    def check(self) -> None:
+        """Raise unless it is a coverage or a risk."""
+        if (self.coverage is None) == (self.risk is None):
+            raise ValueError("choose a threshold by coverage or by risk, one of the two.")
+
 
 class Limit(NamedTuple):
     """Values of a score up to `value` are accepted."""
@@ -93,11 +98,11 @@ class Thresholds:
         """[N]: which images are accepted."""
         return ~self.rejecting(scores).any(0)
 
-    def reasons(self, scores: Mapping[str, Tensor]) -> list[str | None]:
-        """[N]: "uncertain", "foreign" or "uncertain and foreign"; None for accepted images."""
+    def reasons(self, scores: Mapping[str, Tensor]) -> list[str]:
+        """[N]: "uncertain", "foreign" or "uncertain and foreign"; empty for accepted images."""
         words = [REASONS[limit.finds] for limit in self.limits]
         return [
-            " and ".join(word for word, rejects in zip(words, column, strict=True) if rejects) or None
+            " and ".join(word for word, rejects in zip(words, column, strict=True) if rejects)
             for column in self.rejecting(scores).T.tolist()
         ]
 
@@ -146,8 +151,7 @@ def choose(
 
     `scores` [N] each, in float64, and `errors` [N] are of calibration images. A DsuiError where they are too few.
     """
-    if (asked.coverage is None) == (asked.risk is None):
-        raise ValueError("choose a threshold by coverage or by risk, one of the two.")
+    asked.check()
     values = [scores[name] for name in finds]
     limits = _alone(values[0], errors, asked) if len(values) == 1 else _together(values, errors, asked)
     named = tuple(Limit(name, value, finds[name]) for name, value in zip(finds, limits, strict=True))

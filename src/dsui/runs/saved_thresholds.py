@@ -36,7 +36,7 @@ def saved_thresholds(run: Path) -> Thresholds | None:
     try:
         return _checked(run, read_metadata(path))
     except (KeyError, ValueError, RunError) as error:
-        raise _unusable(run, error) from error
+        raise unusable(run, error) from error
 
 
 def saved_tensors(run: Path) -> dict[str, Tensor]:
@@ -45,7 +45,7 @@ def saved_tensors(run: Path) -> dict[str, Tensor]:
         tensors, metadata = load_weights(run / THRESHOLDS)
         _checked(run, metadata)
     except (KeyError, ValueError, RunError) as error:
-        raise _unusable(run, error) from error
+        raise unusable(run, error) from error
     return tensors
 
 
@@ -70,8 +70,10 @@ def _checked(run: Path, metadata: Mapping[str, str]) -> Thresholds:
     return found
 
 
-def _unusable(run: Path, error: Exception) -> RunError:
-    reason = "they are not there" if isinstance(error, KeyError) else shorten(str(error).removesuffix("."))
+def unusable(run: Path, error: Exception) -> RunError:
+    """The error for thresholds that are there and cannot be used."""
+    told = isinstance(error, ValueError)
+    reason = shorten(error) if told else "the file is damaged or of another dsui"
     return RunError(
         f"the thresholds in {run / THRESHOLDS} cannot be used ({reason}); choose them again with "
         f"`dsui threshold {run} --coverage 0.95 --save`, or delete the file."
