@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dsui.runs.threshold import Threshold
+from dsui.runs.acceptance import Thresholds
 from tests.support.fences import ROOT, fences, run_python, run_shell
 
 GUIDE = ROOT / "docs" / "guide.md"

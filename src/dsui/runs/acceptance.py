@@ -169,7 +169,7 @@ def _alone(values: Tensor, errors: Tensor, asked: Criterion) -> list[float]:
 
 
 def _together(values: Sequence[Tensor], errors: Tensor, asked: Criterion) -> Iterable[float]:
-    ranks = joint_ranks(values)
+    ranks = joint_ranks(values, values)
     if asked.coverage is not None:
         rank = rank_for_coverage(ranks, asked.coverage)
     else:

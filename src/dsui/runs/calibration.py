@@ -105,7 +105,7 @@ class Calibration:
         if not finite or not all(map(math.isfinite, known)):
             raise ValueError("it holds NaN or infinity")
         reference = Reference(moments, None if floor is None else float(floor))
-        return cls(reference, uncertainties, errors, None if turns is None else float(turns), scores)
+        return cls(reference, uncertainties, errors, None if turns is None else float(turns), scores=scores)
 
 
 def stored_calibration(facts: RunFacts) -> Calibration:
@@ -145,7 +145,7 @@ def measure(
     scores, errors = _sorted(known, predictions(apart, count))
     turned = even_choice(count, MOST_TURNED)
     turns = share_told_apart(method, transform, apart, turned, batch) if method.copies else None
-    return Calibration(known, scores.pop("uncertainty"), errors, turns, scores)
+    return Calibration(known, scores.pop("uncertainty"), errors, turns, scores=scores)
 
 
 def even_choice(count: int, most: int = MOST_IMAGES) -> Tensor:

@@ -61,9 +61,11 @@ def at_coverage(uncertainties: Tensor, errors: Tensor, coverage: float) -> Thres
     return _keeping(_number_to_keep(len(uncertainties), coverage), uncertainties, errors)
 
 
-def joint_ranks(scores: Sequence[Tensor]) -> Tensor:
-    """[N] the larger of an image's ranks by several scores [N], from 1; equal values share the smallest rank."""
-    return torch.stack([torch.searchsorted(values.sort().values, values) + 1 for values in scores]).amax(0)
+def joint_ranks(scores: Sequence[Tensor], among: Sequence[Tensor]) -> Tensor:
+    """[N] the larger of an image's ranks by several scores [N], from 1, among the values [K] of other images, or of the
+    same ones; equal values share the smallest rank."""
+    ranks = [torch.searchsorted(others.sort().values, values) for values, others in zip(scores, among, strict=True)]
+    return torch.stack(ranks).amax(0) + 1
 
 
 def rank_for_coverage(ranks: Tensor, coverage: float) -> int:
