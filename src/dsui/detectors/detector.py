@@ -56,6 +56,9 @@ class Detector(ABC):
             _check_classes(train, type(self).__name__)
         self._fit(train)
         self._fitted_to = _kind(train)
+        # laid out as in a file, because products of other layouts round otherwise
+        tensors = {name: each.contiguous() for name, each in to_tensors(vars(self), self.learns).items()}
+        vars(self).update(from_tensors(tensors, self.learns, train.features.device))
         return self
 
     @torch.no_grad()

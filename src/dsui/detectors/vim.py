@@ -41,8 +41,7 @@ class ViM(Detector):
         for part in rows(train):
             moved = part.features - self._origin
             moment.addmm_(moved.T, moved)
-        vectors = torch.linalg.eigh(moment).eigenvectors[:, : width - dimension]  # eigenvalues ascend
-        self._residual = vectors.contiguous()  # as a file holds them, so that products round alike
+        self._residual = torch.linalg.eigh(moment).eigenvectors[:, : width - dimension]  # eigenvalues ascend
         length = sum(self._length(part).sum() for part in rows(train))
         best = train.logits.amax(1).double().sum()
         self._share = best / length if length > 0 else torch.zeros_like(best)
