@@ -41,16 +41,23 @@ class Prediction:
 
     @classmethod
     def of(
-        cls, outputs: Outputs, classes: NDArray[Any], training: Reference, threshold: Threshold | None
+        cls,
+        outputs: Outputs,
+        classes: NDArray[Any],
+        training: Reference,
+        threshold: Threshold | None,
+        temperature: float | None = None,
     ) -> Prediction:
-        """From outputs; `classes` [C] are the names of the labels."""
-        probabilities = outputs.probabilities.cpu().numpy()
+        """From outputs; `classes` [C] are the names of the labels. Probabilities are softmax(logits / temperature), the
+        uncertainty is that of the logits."""
+        logits = outputs.logits.double() / (temperature or 1.0)
+        probabilities = logits.softmax(1).cpu().numpy()
         uncertainty = all_scores(outputs, training)["uncertainty"].cpu().numpy()
         return cls(
             label=classes[outputs.predictions.cpu().numpy()],
             probabilities=probabilities,
             max_probability=probabilities.max(1),
-            entropy=entropy(outputs.logits).exp().cpu().numpy(),
+            entropy=entropy(logits).exp().cpu().numpy(),
             log_density=None if outputs.log_joint is None else -log_density(outputs.log_joint).cpu().numpy(),
             uncertainty=uncertainty,
             abnormal=None if threshold is None else ~(uncertainty <= threshold.value),

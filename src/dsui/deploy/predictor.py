@@ -82,7 +82,8 @@ class Predictor:
     def _predict_batch(self, pixels: Tensor) -> Prediction:
         model = self.model
         outputs = forward(model.method, model.transform, pixels.to(model.device))
-        return Prediction.of(outputs, self.classes, self.calibration.reference, self.chosen)
+        known = self.calibration
+        return Prediction.of(outputs, self.classes, known.reference, self.chosen, known.temperature)
 
     def _batches(self, images: Any, batch: int) -> Iterator[Tensor]:
         config = self.model.facts.config

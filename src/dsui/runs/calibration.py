@@ -1,8 +1,9 @@
 """What a trained model must know about its training and held-out images to be deployed, measured when training ends.
 
 `uncertainty` needs the moments of scores over training images (`dsui.scores`). A threshold needs the uncertainties of
-images the model was not trained on, and whether it was wrong about them. Both are stored as JSON in the metadata of
-model.safetensors, so that predictions need nothing but the weights of a run.
+images the model was not trained on, and whether it was wrong about them. Probabilities are scaled by a temperature that
+is fitted to the same images. All is stored as JSON in the metadata of model.safetensors, so that predictions need
+nothing but the weights of a run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from dsui.errors import DivergenceError, DsuiError, RunError
 from dsui.methods.method import Method
 from dsui.outputs import DEFINITION, Outputs
 from dsui.runs.folder import WEIGHTS
-from dsui.runs.model import RunFacts, forward
+from dsui.runs.model import RunFacts, forward, parse_facts
+from dsui.runs.temperature import RANGE, temperature_of
 from dsui.runs.threshold import Threshold, at_coverage, at_risk
 from dsui.runs.turns import share_told_apart
 from dsui.runs.weights import read_metadata
@@ -46,6 +48,9 @@ class Calibration:
     errors: Tensor
     turns: float | None = None
     """How often quarter turns of held-out images are told apart (`dsui.runs.turns`), for a run with turned copies."""
+    temperature: float | None = None
+    """By which logits are divided before a user sees probabilities (`dsui.runs.temperature`); None where there were too
+    few held-out images to fit it, and in runs of earlier versions."""
 
     def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
         """Chosen by coverage or by risk; see `dsui.runs.threshold`."""
@@ -75,6 +80,7 @@ class Calibration:
                 "uncertainties": self.uncertainties.tolist(),
                 "errors": self.errors.int().tolist(),
                 "turns": self.turns,
+                "temperature": self.temperature,
             }
         )
 
@@ -90,13 +96,21 @@ class Calibration:
         errors = torch.tensor(values["errors"], dtype=torch.bool)
         if uncertainties.shape != errors.shape:
             raise ValueError("it holds unequal numbers of uncertainties and errors")
-        turns = values.get("turns")  # older runs have none
-        known = [float(each) for each in (floor, turns) if each is not None]
+        turns, temperature = values.get("turns"), values.get("temperature")  # older runs have none
+        known = [float(each) for each in (floor, turns, temperature) if each is not None]
         known += [number for pair in moments.values() for number in pair]
         if not uncertainties.isfinite().all() or not all(map(math.isfinite, known)):
             raise ValueError("it holds NaN or infinity")
+        if temperature is not None and not RANGE[0] <= float(temperature) <= RANGE[1]:
+            raise ValueError("its temperature is out of range")
         reference = Reference(moments, None if floor is None else float(floor))
-        return cls(reference, uncertainties, errors, None if turns is None else float(turns))
+        return cls(
+            reference,
+            uncertainties,
+            errors,
+            turns=None if turns is None else float(turns),
+            temperature=None if temperature is None else float(temperature),
+        )
 
 
 def stored_calibration(facts: RunFacts) -> Calibration:
@@ -109,6 +123,14 @@ def stored_calibration(facts: RunFacts) -> Calibration:
         return Calibration.from_text(text)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunError(f"{file} holds no calibration that this dsui can read; train the run again.") from error
+
+
+def stored_temperature(facts: RunFacts) -> float | None:
+    """The temperature of a run's probabilities; None where it has none, and for another method than was trained."""
+    metadata = read_metadata(facts.path / WEIGHTS)
+    if CALIBRATION not in metadata or facts.config.method != parse_facts(metadata)[0].method:
+        return None
+    return stored_calibration(facts).temperature
 
 
 def measure(
@@ -133,10 +155,19 @@ def measure(
     if held_out is None:
         return Calibration(known, torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.bool))
     apart, count = open_loader(held_out, device), len(held_out.labels)
-    uncertainties, errors = _sorted(known, predictions(apart, count))
+    logits, labels = list[Tensor](), list[Tensor]()
+
+    def kept(found: Iterable[tuple[Outputs, Batch]]) -> Iterator[tuple[Outputs, Batch]]:
+        for outputs, images in found:
+            logits.append(outputs.logits.cpu())
+            labels.append(images.labels.cpu())
+            yield outputs, images
+
+    uncertainties, errors = _sorted(known, kept(predictions(apart, count)))
+    temperature = temperature_of(torch.cat(logits), torch.cat(labels))
     turned = even_choice(count, MOST_TURNED)
     turns = share_told_apart(method, transform, apart, turned, batch) if method.copies else None
-    return Calibration(known, uncertainties, errors, turns)
+    return Calibration(known, uncertainties, errors, turns, temperature)
 
 
 def even_choice(count: int, most: int = MOST_IMAGES) -> Tensor:
