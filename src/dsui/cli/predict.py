@@ -68,7 +68,8 @@ def predict(
     """Predict the classes of images, and accept or reject them.
 
     Prints a row for each image: class, probability, uncertainty, log-density and decision, as CSV or, with
-    --json, as JSON lines. The row of a file that cannot be read says why, and the exit status is then 1.
+    --json, as JSON lines. The row of a file that cannot be read says why, and the exit status is then 1. The
+    verdict of `dsui evaluate` comes first, on stderr.
 
     Example: dsui predict runs/mine photos --coverage 0.95 --out predictions.csv
     """
@@ -77,6 +78,7 @@ def predict(
     as_json = _writes_json(out, as_json)
     from dsui.cli.progress import ProgressBars, print_note
     from dsui.cli.terminal import stderr_console
+    from dsui.cli.verdict import print_short_verdict
     from dsui.data.folder import image_files
     from dsui.deploy.predictor import BATCH, Predictor
     from dsui.deploy.rows import PredictionRow, rows
@@ -85,6 +87,7 @@ def predict(
     console = stderr_console(quiet)
     for sentence in predictor.model.facts.notes:
         print_note(console, sentence)
+    print_short_verdict(console, predictor.model.facts)
     if coverage is not None or risk is not None:
         console.print(_describe(predictor.threshold(coverage, risk)), soft_wrap=True)
     counts = _Counts()
