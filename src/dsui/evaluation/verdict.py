@@ -24,7 +24,15 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dsui.evaluation.verdict_facts import Facts
-from dsui.evaluation.verdict_questions import Answer, Finding, calibrated, errors_found, foreign_turned_away, right
+from dsui.evaluation.verdict_questions import (
+    Answer,
+    Finding,
+    calibrated,
+    count,
+    errors_found,
+    foreign_turned_away,
+    right,
+)
 
 
 class Grade(StrEnum):
@@ -118,8 +126,9 @@ def _how_to_use(facts: Facts) -> str:
 
 def _evidence(facts: Facts, findings: Sequence[Finding]) -> Evidence:
     """The counts behind the answers; too few where an interval reached across both limits of a question."""
-    counts = [f"{facts.images:,} {facts.part} images", *([] if facts.errors is None else [f"{facts.errors:,} errors"])]
-    counts += [f"{each.images:,} images of {each.name}" for each in facts.foreign]
+    counts = [count(facts.images, f"{facts.part} image")]
+    counts += [] if facts.errors is None else [count(facts.errors, "error")]
+    counts += [f"{count(each.images, 'image')} of {each.name}" for each in facts.foreign]
     held_out = f"{facts.held_out or 'no'} held-out images to choose thresholds by"
     sentence = f"Counted: {', '.join(counts)}; {held_out}. In brackets: 95 % intervals."
     few = [each.question for each in findings if each.too_few]

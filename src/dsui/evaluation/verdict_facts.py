@@ -21,6 +21,7 @@ from dsui.evaluation.intervals import share_interval
 from dsui.evaluation.reliability import SCALED
 from dsui.evaluation.results import ResultRow, read
 from dsui.evaluation.statistics import Interval
+from dsui.evaluation.verdict_limits import FOUND, PASSED
 from dsui.runs.calibration import stored_calibration
 from dsui.runs.folder import RESULTS
 from dsui.runs.model import RunFacts, short_fingerprint
@@ -33,10 +34,6 @@ SCORE = "uncertainty"
 FOREIGNNESS = "foreignness"
 NOISE, UNKNOWN = "noise", "unknown classes"
 FOREIGN_TASKS = ("ood", "open-set", "noise")
-SUFFICES = 0.2
-"""Another score is named if at most so many images of every foreign set pass by it."""
-FINDS = 0.8
-"""Another score is named if its AUROC of errors is at least this."""
 Rows = Mapping[tuple[str, str | float | None, str | None], ResultRow]
 """By task, foreign set and score."""
 
@@ -175,7 +172,7 @@ def _finds_errors(rows: Rows) -> BetterScore | None:
         for (task, _, score), row in rows.items()
         if task == "misclassification" and score is not None and _can_be_chosen(score)
     }
-    good = {score: auroc for score, auroc in found.items() if auroc >= FINDS}
+    good = {score: auroc for score, auroc in found.items() if auroc >= FOUND[1]}
     return max((BetterScore(_option(score), auroc) for score, auroc in good.items()), key=_share, default=None)
 
 
@@ -191,13 +188,14 @@ def _foreign_sets(rows: Rows) -> dict[str, dict[str, ForeignSet]]:
 
 
 def _turns_away(by_score: Mapping[str, Mapping[str, ForeignSet]]) -> BetterScore | None:
-    """`FOREIGNNESS` if it suffices, since it is recommended beforehand; else the score by which the fewest pass."""
+    """A score that turns every foreign set away: `FOREIGNNESS` if it does, since it is recommended beforehand; else the
+    one by which the fewest pass."""
     worst = {
         score: max(each.passed for each in sets.values())
         for score, sets in by_score.items()
         if _can_be_chosen(score) and sets.keys() == by_score.get(SCORE, {}).keys()
     }
-    good = {score: passed for score, passed in worst.items() if passed <= SUFFICES}
+    good = {score: passed for score, passed in worst.items() if passed <= PASSED[1]}
     if FOREIGNNESS in good:
         return BetterScore(_option(FOREIGNNESS), good[FOREIGNNESS])
     return min((BetterScore(_option(score), passed) for score, passed in good.items()), key=_share, default=None)

@@ -1,7 +1,7 @@
 """The questions of a verdict, each with its rule: facts in, an answer with its sentence, reason and next step out.
 
-The limits are choices, and docs/evaluation.md explains them to users. A figure's 95 % interval is compared with them,
-so that a handful of images answers "unknown" and not by luck.
+A figure's 95 % interval is compared with the limits of `dsui.evaluation.verdict_limits`, so that a handful of images
+answers "unknown" and not by luck.
 """
 
 from __future__ import annotations
@@ -12,24 +12,9 @@ from typing import NamedTuple
 
 from dsui.evaluation.intervals import auroc_interval, chance_ece, share_interval
 from dsui.evaluation.statistics import Interval
-from dsui.evaluation.verdict_facts import NOISE, Facts
+from dsui.evaluation.verdict_facts import NOISE, Facts, ForeignSet
+from dsui.evaluation.verdict_limits import FEW_ERRORS, FEWEST, FOUND, MISCALIBRATED, PASSED, RIGHT
 from dsui.runs.temperature import FEWEST_IMAGES
-
-RIGHT = 0.5, 0.9
-"""The share of right predictions among the accepted ones. Below a half it is more often wrong than right; from 0.9 on
-at most one in ten is wrong. A share below that of guessing is "no" in any case."""
-FOUND = 0.7, 0.8
-"""The AUROC of errors by `uncertainty`. Hosmer and Lemeshow (2000) call 0.7 to 0.8 acceptable and more excellent; a
-score without information has 0.5."""
-FEW_ERRORS = 0.05
-"""Where at most so many predictions are wrong, errors that cannot be found are no reason not to use a model."""
-PASSED = 0.5, 0.2
-"""The share of foreign images that is accepted where 95 % of the images like the training images are. A score without
-information accepts 95 %; above a half most pass, and at 0.2 four of five are turned away."""
-MISCALIBRATED = 0.15, 0.05
-"""The ECE. At 0.05 a stated 95 % means 90 to 100 %; at 0.15 it may mean 80 %. Guo et al. (ICML 2017) found 0.04 to 0.16
-in networks that they call miscalibrated, and 0.01 to 0.02 after scaling, with few exceptions."""
-
 
 LEARN = "train it on more images, or compare another --method"
 
@@ -87,9 +72,9 @@ def right(facts: Facts) -> Finding:
     accepted = "" if facts.risk is None else f", and in {percent(share)} of those it accepts"
     sentence = f"{said}{accepted}."
     step = "train it on more images or for longer (--set epochs=N)"
-    if answer is Answer.unknown:
-        step = _more_images(facts)
-        return Finding(question, answer, sentence, f"{facts.images:,} images are too few to judge it", step, True)
+    if answer is Answer.unknown or (answer is not Answer.no and facts.images < FEWEST):
+        reason = f"{facts.images:,} {facts.part} images are too few to judge it"
+        return Finding(question, Answer.unknown, sentence, reason, _more_images(facts), True)
     if whole.low <= guess:
         reason = f"it is right in {percent(facts.accuracy)} of the images, where guessing reaches {percent(guess)}"
         return Finding(question, Answer.no, f"{sentence} Guessing reaches {percent(guess)}.", reason, step)
@@ -112,19 +97,20 @@ def errors_found(facts: Facts) -> Finding:
     answer = answer_by(facts.errors_auroc, interval, *FOUND)
     sentence = (
         f"In {percent(facts.errors_auroc)} of all pairs an error is more uncertain than a correct prediction "
-        f"({between(interval)}; {facts.errors:,} errors)."
+        f"({between(interval)}; {count(facts.errors, 'error')})."
     )
     if facts.risk is not None:
         sentence += (
-            f" Rejecting the most uncertain {percent(1 - facts.coverage)} lowers its errors from "
-            f"{percent(1 - facts.accuracy)} to {percent(facts.risk)}."
+            f" Without the most uncertain {percent(1 - facts.coverage)} of the images, {percent(facts.risk)} are wrong "
+            f"in place of {percent(1 - facts.accuracy)}."
         )
     figure = f"AUROC {percent(facts.errors_auroc)}"
     most = share_interval(1 - facts.accuracy, facts.images).high
     if answer is Answer.unknown and most <= FEW_ERRORS:
         return Finding(question, Answer.yes, sentence, f"at most {percent(most)} of its predictions are wrong")
     if answer is Answer.unknown:
-        reason = f"{facts.errors:,} errors are too few to say whether its errors can be found"
+        few = f"{count(facts.errors, 'error')} {'is' if facts.errors == 1 else 'are'} too few"
+        reason = f"{few} to say whether its errors can be found"
         return Finding(question, answer, sentence, reason, _more_images(facts), True)
     if answer is Answer.yes:
         return Finding(question, answer, sentence, f"its errors can be found ({figure})")
@@ -158,7 +144,7 @@ def foreign_turned_away(facts: Facts) -> Finding:
     if not facts.foreign:
         sentence = "No foreign images were evaluated."
         return Finding(question, Answer.unknown, sentence, "no foreign images were shown to it", ask)
-    judged = [(each, answer_by(each.passed, each.interval, *PASSED)) for each in facts.foreign]
+    judged = [(each, _turned_away(each)) for each in facts.foreign]
     order = (Answer.no, Answer.unknown, Answer.partly, Answer.yes)
     worst, answer = min(judged, key=lambda pair: (order.index(pair[1]), -pair[0].passed))
     listed = ", ".join(f"{percent(each.passed)} of {each.name} ({between(each.interval)})" for each in facts.foreign)
@@ -173,6 +159,11 @@ def foreign_turned_away(facts: Facts) -> Finding:
             return Finding(question, Answer.unknown, sentence, "noise alone was tried as foreign images", ask)
         return Finding(question, answer, sentence, f"foreign images are turned away (at most {passing})")
     return Finding(question, answer, sentence, passing, _against_foreign(facts))
+
+
+def _turned_away(foreign: ForeignSet) -> Answer:
+    answer = answer_by(foreign.passed, foreign.interval, *PASSED)
+    return Answer.unknown if answer is not Answer.no and foreign.images < FEWEST else answer
 
 
 def _against_foreign(facts: Facts) -> str:
@@ -218,6 +209,11 @@ def calibrated(facts: Facts) -> Finding:
 
 def _more_images(facts: Facts) -> str:
     return f"evaluate it on more {facts.part} images"
+
+
+def count(number: int, thing: str) -> str:
+    """As in "1 error" and "1,541 errors"."""
+    return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
 def percent(share: float) -> str:
