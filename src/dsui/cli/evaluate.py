@@ -175,10 +175,11 @@ def evaluate(
         append(results, rows)
         on_terminal = out is None and table_format is Format.terminal
         if (verdict := verdict_of_rows(facts, results, part)) is not None:
+            name = f"{facts.name}: " if len(runs) > 1 else ""
             if on_terminal and not (as_json or quiet):
-                print_verdict(stdout_console(), verdict)
-            else:
-                console.print(verdict.short, soft_wrap=True)
+                print_verdict(stdout_console(), verdict, name)
+            elif not as_json:
+                console.print(f"{name}{verdict.short}", soft_wrap=True)
         shown = _select_scores(rows, scores if scores or on_terminal else "all", detectors)
         hidden = len({row.score for row in rows}) - len({row.score for row in shown})
         if as_json:

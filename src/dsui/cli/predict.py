@@ -87,7 +87,6 @@ def predict(
     console = stderr_console(quiet)
     for sentence in predictor.model.facts.notes:
         print_note(console, sentence)
-    print_short_verdict(console, predictor.model.facts)
     if coverage is not None or risk is not None:
         console.print(_describe(predictor.threshold(coverage, risk)), soft_wrap=True)
     counts = _Counts()
@@ -99,6 +98,8 @@ def predict(
         try:
             with _open_output(out) as output:
                 for batch_rows in rows(predictor, image_files(paths), batch or BATCH):
+                    if counts.files == 0:
+                        print_short_verdict(console, predictor.model.facts)
                     header = [PredictionRow._fields] if counts.files == 0 else []
                     output.write(_to_json(batch_rows) if as_json else to_csv([*header, *batch_rows]))
                     counts.add(batch_rows)

@@ -23,15 +23,15 @@ def verdict_of_rows(run: RunFacts, results: Path, part: str) -> Verdict | None:
     return None if facts is None else judge(facts)
 
 
-def print_verdict(console: Console, verdict: Verdict) -> None:
-    """The headline, an answer with its sentence a line, the counts, and the next step."""
+def print_verdict(console: Console, verdict: Verdict, name: str = "") -> None:
+    """The headline behind the name of the run, an answer with its sentence a line, the counts, and the next step."""
     from rich.table import Table
 
     answers = Table.grid(padding=(0, 2))
     for each in verdict.findings:
         answers.add_row(f"  {each.answer}", each.sentence)
     answers.add_row("", verdict.evidence.sentence)
-    console.print(verdict.headline, style="bold")
+    console.print(f"{name}{verdict.headline}", style="bold")
     console.print(answers)
     console.print(f"Next: {verdict.next_step}.\n", soft_wrap=True)
 

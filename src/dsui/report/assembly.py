@@ -74,7 +74,7 @@ def sections(
         head = [Section("results", "Results", scores.paragraphs, scores.tables)]
     else:
         head = [results_section(rows)]
-    head.insert(0, verdict_section(all_results))
+    head.insert(0, verdict_section(detailed))
     head.append(comparison_section(rows, _attack_command([*runs, *beside], root, skip_bad)))
     run_sections = [run_section(data, only_run, _part_counter(data, progress)) for data in detailed]
     return [*head, *run_sections, provenance_section(all_results)]
