@@ -39,12 +39,14 @@ from dsui.report.group_means import with_group_means
 from dsui.report.table_forms import to_csv, to_markdown
 from dsui.report.tables import Column, Entry, Line, Table
 from dsui.runs.recipe_file import training_name
-from studies import geometry, starts
+from studies import calibration, geometry, starts
 from studies.paper_page import render_part
 
 EXPERIMENTS: dict[str, Callable[[Path], str]] = {
     "geometry": lambda path: geometry.table(geometry.read(path)),
     "starts": starts.table,
+    "calibration": calibration.table,
+    "temperature": calibration.temperature_table,
 }
 NO_RUNS = Entry().text
 
