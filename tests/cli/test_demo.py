@@ -75,6 +75,7 @@ def test_the_page_holds_the_table_the_figures_and_three_runs_in_full(shelf: tupl
     text = (shelf[0] / "report.html").read_text()
     assert re.findall(r'<h2 id="[^"]*">([^<]*)</h2>', text) == [
         "In short",
+        "Verdict",
         "Results",
         "Across data sets and attacks",
         "Run dsui, 10 digits, seed 0",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -67,6 +68,45 @@ def test_all_tasks_are_asked_and_every_row_is_kept(shelf: Path, tmp_path: Path) 
     assert {json.loads(line)["protocol"] for line in held.stdout.splitlines()} == {
         f"{task}, all in-domain images of held-out" for task in ("accuracy", "misclassification")
     }
+
+
+def test_an_evaluation_opens_with_a_verdict_on_all_that_is_known_of_the_run(run: Path) -> None:
+    first = " ".join(dsui("evaluate", run, *MISSED).stdout.split())
+    assert first.startswith("Not enough is known to use this model: no foreign images were shown to it.")
+    assert f"Next: dsui evaluate {run} --foreign folder:PATH" in first
+    assert re.search(r"yes It is right in 9\d(\.\d)? % of 797 test images", first)
+    second = " ".join(dsui("evaluate", run, "--tasks", "ood,noise", "--foreign", "photos").stdout.split())
+    by_score = {row.foreign: row.metrics["fpr95"] for row in rows_in(run) if row.score == "uncertainty" and row.foreign}
+    worst = max(by_score, key=lambda name: by_score[name])
+    grade = "Do not use this model" if by_score[worst] > 0.5 else "Use this model with care"
+    assert by_score[worst] > 0.2, "two epochs do not make a model that turns foreign images away"
+    assert second.startswith(f"{grade}: {100 * by_score[worst]:.0f} % of ")
+    assert re.search(r"yes It is right in 9\d(\.\d)? % of 797 test images", second), "of the first evaluation"
+
+
+def test_the_verdict_is_a_field_of_the_first_json_row_and_not_in_the_file(run: Path) -> None:
+    first, *others = [json.loads(line) for line in dsui("evaluate", run, *MISSED, "--json").stdout.splitlines()]
+    assert first["verdict"]["grade"] == "not enough known"
+    assert first["verdict"]["answers"] == {
+        "right": "yes", "errors": "yes", "foreign": "unknown", "calibrated": first["verdict"]["answers"]["calibrated"]
+    }  # fmt: skip
+    assert first["verdict"]["next_step"].startswith("dsui evaluate ")
+    assert not any("verdict" in row for row in others)
+    assert "verdict" not in (run / "results.jsonl").read_text()
+
+
+def test_tables_for_programs_and_files_have_the_verdict_beside_them(run: Path, tmp_path: Path) -> None:
+    for option in (["--format", "csv"], ["--out", str(tmp_path / "table.md")]):
+        result = dsui("evaluate", run, *MISSED, *option)
+        assert "Not enough is known" in result.stderr
+        assert "Not enough is known" not in result.stdout
+    assert "Not enough is known" not in (tmp_path / "table.md").read_text()
+
+
+def test_held_out_images_are_judged_by_themselves(shelf: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(shelf / "open", tmp_path / "open"))
+    dsui("evaluate", run, *MISSED, "--quiet")
+    assert "60 held-out images" in " ".join(dsui("evaluate", run, *MISSED, "--on", "held-out").stdout.split())
 
 
 def test_all_means_what_a_run_can_be_asked(run: Path, tmp_path: Path) -> None:
@@ -175,7 +215,9 @@ def test_several_runs_are_evaluated_one_after_another(run: Path, shelf: Path, tm
     other = Path(shutil.copytree(shelf / "open", tmp_path / "open"))
     result = dsui("evaluate", run, other, *MISSED)
     assert "\nopen: msp on digits, small, recipe demo, epochs=2, calibration=0.1, seed 0\n" in result.stdout
-    assert result.stdout.startswith("msp: msp on digits, small, recipe demo, epochs=2, seed 0\n")
+    assert "\nmsp: msp on digits, small, recipe demo, epochs=2, seed 0\n" in result.stdout
+    assert result.stdout.startswith("msp: Not enough is known to use this model: no foreign images were shown to it.")
+    assert "\nopen: Not enough is known" in result.stdout
     assert rows_in(run)[0].run == "msp"
     assert rows_in(other)[0].run == "open"
 

@@ -7,7 +7,9 @@ import io
 import json
 import math
 import os
+import re
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -95,6 +97,25 @@ class Predict:
 
 def errors(rows: list[dict[str, str]]) -> list[bool]:
     return [row["label"] != Path(row["file"]).parent.name for row in rows]
+
+
+def test_predictions_open_with_the_verdict_of_the_evaluation_on_stderr(
+    dsui: Predict, place: Place, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(place.run, tmp_path / "a run"))
+    image = next(place.test.rglob("*.png"))
+    before = dsui(run, image, "--device", "cpu")
+    assert before.err.startswith(
+        f"This model was not evaluated, so it is unknown whether to trust it. Next: dsui evaluate '{run}'.\n"
+    )
+    foreign = ["--foreign", f"folder:{place.noise}", "--tasks", "misclassification,ood", "--quiet"]
+    assert dsui(run, *foreign, command="evaluate").status == 0
+    for form in ([], ["--json"]):
+        after = dsui(run, image, "--device", "cpu", *form)
+        assert re.match(r"(Do not use|Use|Not enough|This) .*model.*: .*\. Next: .*\.\n", after.err)
+        assert "was not evaluated" not in after.err
+        assert "Next:" not in after.out
+    assert dsui(run, image, "--device", "cpu", "--quiet").err == ""
 
 
 def test_digits_are_accepted_and_noise_and_files_that_are_none_are_not(

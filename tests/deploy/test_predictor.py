@@ -43,8 +43,10 @@ def test_it_says_what_evaluation_says_of_the_same_images(method: str, settings: 
         stored, scores = evaluation.scores(ImageSources(facts.config, facts.classes).own())
         outputs = stored.whole()
     count = 797 if method != "mc-dropout" else 500  # evaluation's second batch of 500 goes on with other draws
-    said = Predictor.load(path, "cpu").predict(TEST[:count], batch=500)
-    assert np.array_equal(said.probabilities, outputs.probabilities[:count])
+    predictor = Predictor.load(path, "cpu")
+    said, temperature = predictor.predict(TEST[:count], batch=500), predictor.calibration.temperature
+    assert temperature is not None
+    assert np.array_equal(said.probabilities, (outputs.logits[:count].double() / temperature).softmax(1))
     expected = scores["uncertainty"][:count].numpy()
     assert said.uncertainty == pytest.approx(expected, rel=1e-12, abs=1e-12)  # float64 sums of batches of other sizes
     assert said.label.tolist() == [facts.classes[label] for label in outputs.predictions[:count]]

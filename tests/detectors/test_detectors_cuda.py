@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dsui.detectors.registry import build, names
-from dsui.evaluation.temperature import fit_temperature
+from dsui.runs.temperature import fit_temperature
 from tests.support.toy_features import faint, in_domain
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -19,6 +19,7 @@ from dsui.evaluation.reliability import (
     calibration_metrics,
     ece,
     reliability_bins,
+    stated_metrics,
 )
 
 ROUNDING = 1e-12
@@ -175,6 +176,20 @@ def test_calibration_errors_of_logits_are_those_of_the_predicted_class() -> None
     found = calibration_metrics(logits, labels)
     assert found["ece"] == pytest.approx(ece(confidence, correct), abs=ROUNDING)
     assert found["adaptive_ece"] == pytest.approx(adaptive_ece(confidence, correct), abs=ROUNDING)
+
+
+def test_a_temperature_scales_the_probabilities_and_leaves_accuracy_and_unscaled_figures() -> None:
+    logits, labels = problem(300, 10)
+    plain, found = stated_metrics(logits, labels), stated_metrics(logits, labels, 2.5)
+    assert plain["confidence"] == pytest.approx(float(logits.softmax(1).amax(1).mean()), rel=1e-12)
+    assert plain["majority"] == max(labels.tolist().count(label) for label in range(10)) / 300
+    assert plain.items() <= found.items()
+    assert found["temperature"] == 2.5
+    scaled = calibration_metrics(logits / 2.5, labels)
+    assert scaled["accuracy"] == calibration_metrics(logits, labels)["accuracy"]
+    for name in ("nll", "brier", "ece", "adaptive_ece"):
+        assert found[f"scaled_{name}"] == pytest.approx(scaled[name], rel=1e-12)
+    assert found["scaled_confidence"] == pytest.approx(float((logits / 2.5).softmax(1).amax(1).mean()), rel=1e-12)
 
 
 def test_figures_of_logits_in_training_need_no_detaching() -> None:

@@ -42,6 +42,7 @@ from dsui.report.run_section import _classes, run_section
 from dsui.report.section import Section
 from dsui.report.tables import Column, Entry, Line, Table
 from dsui.report.thumbnails import highest, png
+from dsui.report.verdict_section import verdict_section
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS
 from dsui.runs.images import training_images
@@ -435,13 +436,34 @@ def test_a_run_is_headed_by_how_it_was_trained_as_its_rows_have_it(run_data: dic
     assert "backbone small, recipe demo, calibration=0.2, seed 0: " in section.paragraphs[0]
 
 
+def test_a_page_opens_with_the_verdict_of_its_rows(run_data: dict[str, RunData]) -> None:
+    data = run_data["msp"]
+    blind = replace(data, rows=[replace(row, metrics={**row.metrics, "fpr95": 0.98}) for row in data.rows])
+    section = verdict_section([blind])
+    assert section.paragraphs[0].startswith("Do not use this model: 98 % of foreign images (photos) pass at coverage")
+    assert section.paragraphs[1].startswith("Next: ")
+    (answers,) = section.tables
+    assert answers.count('<th scope="row">') == 5
+    assert "797 test images" in answers
+
+
+def test_several_runs_have_a_line_each_in_the_verdict_and_their_answers_folded(built: list[Section]) -> None:
+    section = built[0]
+    assert section.heading == "Verdict"
+    (summary,) = section.tables
+    assert re.findall(r'<th scope="row">(\w+)</th>', summary) == ["msp", "dsui"]
+    assert summary.count("this model") == 2
+    (folded,) = section.folded_tables
+    assert folded.table.count("Is it right?") == 2
+
+
 @pytest.mark.usefixtures("no_figures_of_runs")
-def test_a_single_run_opens_with_its_own_scores(shelf: Path) -> None:
-    first, *_ = alone = sections([run_facts(shelf / "msp")], CPU, foreign=("photos",))
+def test_a_single_run_shows_its_own_scores_first(shelf: Path) -> None:
+    _, first, *_ = alone = sections([run_facts(shelf / "msp")], CPU, foreign=("photos",))
     outline = Outline(page("One", "", alone))
     assert "misclassification" in first.paragraphs[0]
     assert "of 797 images" in first.paragraphs[0]
-    assert outline.of("caption")[0].text == "msp: msp on digits, small, recipe demo, epochs=3, seed 0"
+    assert outline.of("caption")[1].text == "msp: msp on digits, small, recipe demo, epochs=3, seed 0"
     assert [element.text for element in outline.of("h3")].count("Scores") == 0
 
 
@@ -512,7 +534,7 @@ def test_runs_of_one_name_are_told_apart(shelf: Path, tmp_path: Path) -> None:
     both = sections([run_facts(folder) for folder in folders], CPU, foreign=("photos",))
     assert {f"Run {folder}" for folder in folders} < {section.heading for section in both}
     Outline(page("Same", "", both))
-    shown = re.findall(r"<td>.*?</td>", both[0].tables[0])
+    shown = re.findall(r"<td>.*?</td>", both[1].tables[0])
     assert any("±" in cell for cell in shown), "they are two runs of one method"
 
 
@@ -527,7 +549,8 @@ def test_runs_beside_count_in_the_tables_by_their_rows_and_are_named_where_the_p
     names = ["the one", "the second", "the third", "the fourth"]
     built = sections([run_facts(shelf / "dsui")], CPU, names=names, beside=facts, foreign=("photos",))
     assert [section.heading for section in built if section.heading.startswith("Run ")] == ["Run the one"]
-    assert "Mean ± deviation over 3 runs." in built[0].tables[0]
+    assert "Mean ± deviation over 3 runs." in built[1].tables[0]
+    assert "the second" not in "".join(built[0].tables + built[0].paragraphs), "only a run in full has a verdict"
     provenance = built[-1]
     assert "the fourth: nothing in results.jsonl, so it is in no table." in provenance.paragraphs
     differing, shared = provenance.tables

@@ -15,10 +15,11 @@ from dsui.errors import DivergenceError, DsuiError
 from dsui.evaluation.cache import OutputCache
 from dsui.evaluation.sources import ImageSources
 from dsui.outputs import DEFINITION, Outputs
-from dsui.runs.calibration import CALIBRATION, Calibration, _sorted, even_choice, measure
+from dsui.runs.calibration import CALIBRATION, Calibration, _sorted, even_choice, measure, stored_temperature
 from dsui.runs.folder import WEIGHTS
 from dsui.runs.images import held_out_images, training_images
 from dsui.runs.model import load_model, run_facts
+from dsui.runs.temperature import fit_temperature
 from dsui.runs.weights import read_metadata
 from dsui.scores import SECONDARY, Moments, Reference, reference
 from tests.support.digit_runs import CPU, HELD_OUT, calibrated, digit_config, run, train
@@ -30,8 +31,10 @@ def stored(path: Path) -> Calibration:
 
 def test_a_calibration_survives_its_text_to_the_bit() -> None:
     uncertainties = torch.randn(50, dtype=torch.float64).sort().values
-    own = Calibration(Reference({"energy": Moments(0.1, 1 / 3)}, -1e300 / 3), uncertainties, uncertainties > 0.3)
+    reference = Reference({"energy": Moments(0.1, 1 / 3)}, -1e300 / 3)
+    own = Calibration(reference, uncertainties, uncertainties > 0.3, temperature=2 / 3)
     back = Calibration.from_text(own.to_text())
+    assert back.temperature == own.temperature
     assert back.reference == own.reference
     assert torch.equal(back.uncertainties, uncertainties)
     assert torch.equal(back.errors, own.errors)
@@ -75,6 +78,32 @@ def test_uncertainties_that_are_no_numbers_end_the_training_with_a_sentence(monk
     monkeypatch.setattr("dsui.runs.calibration.all_scores", lambda *_: infinite)
     with pytest.raises(DivergenceError, match="the uncertainty of 1 of 2 held-out images is not a number or infinite"):
         _sorted(known, [(outputs, batch)])
+
+
+@pytest.mark.parametrize("temperature", [0, -1, 1e9, "NaN"])
+def test_a_temperature_that_is_none_is_refused(temperature: object) -> None:
+    own = Calibration(Reference({}, None), torch.zeros(1).double(), torch.zeros(1), temperature=0.75)
+    with pytest.raises(ValueError, match=r"out of range|NaN or infinity"):
+        Calibration.from_text(own.to_text().replace("0.75", str(temperature)))
+
+
+def test_a_calibration_of_an_earlier_version_has_no_temperature() -> None:
+    values = json.loads(Calibration(Reference({}, None), torch.zeros(1).double(), torch.zeros(1)).to_text())
+    del values["temperature"]
+    assert Calibration.from_text(json.dumps(values)).temperature is None
+
+
+def test_the_temperature_is_that_of_the_held_out_images_and_of_the_trained_method_alone() -> None:
+    path = run("msp", held_out=HELD_OUT, neck=True, dropout=0.2)
+    facts = run_facts(path)
+    model = load_model(facts, CPU)
+    held_out = held_out_images(facts.config, load("digits", "train"))
+    with torch.no_grad():
+        logits = model.method.predict(model.transform.plain(held_out.read(torch.arange(200)))).logits
+    expected = fit_temperature(logits, held_out.labels)
+    assert stored_temperature(facts) == pytest.approx(expected, rel=1e-4)  # float32 logits of batches of other sizes
+    assert stored_temperature(run_facts(path, "mc-dropout")) is None
+    assert stored_temperature(run_facts(run("msp"))) is None
 
 
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,13 +28,15 @@ from dsui.cli.arguments import (
 from dsui.cli.errors import UsageError
 from dsui.cli.names import completion
 from dsui.cli.output import Format, TableFormat, check_format, write_table
-from dsui.cli.terminal import print_line
+from dsui.cli.terminal import print_line, stdout_console
+from dsui.cli.verdict import print_verdict, verdict_of_rows
 from dsui.errors import DsuiError
 from dsui.excerpt import excerpt
 from dsui.score_table import NAMES, detector_scores, is_variant
 
 if TYPE_CHECKING:
     from dsui.evaluation.results import ResultRow
+    from dsui.evaluation.verdict import Verdict
 
 PARTS = ("test", "held-out")
 ROWS = ".jsonl"
@@ -115,8 +118,9 @@ def evaluate(
 
     Each task asks whether the uncertainty tells sound images from others: from those that are predicted wrongly
     (misclassification), images of other data sets (ood) or of unknown classes (open-set), noise, and attacked images
-    (fgsm). Results are added to RUN/results.jsonl, or to --out FILE.jsonl where runs are read-only, and a table is
-    printed; --json prints one JSON object per line.
+    (fgsm). A verdict says what this means: whether to use the model, why, and what to do next. Results are added to
+    RUN/results.jsonl, or to --out FILE.jsonl where runs are read-only, and a table is printed; --json prints one JSON
+    object per line, of which the first also holds the verdict.
 
     Example: dsui evaluate runs/cifar10-0 --tasks misclassification,ood
     """
@@ -170,15 +174,29 @@ def evaluate(
             )
         append(results, rows)
         on_terminal = out is None and table_format is Format.terminal
+        if (verdict := verdict_of_rows(facts, results, part)) is not None:
+            name = f"{facts.name}: " if len(runs) > 1 else ""
+            if on_terminal and not (as_json or quiet):
+                print_verdict(stdout_console(), verdict, name)
+            elif not as_json:
+                console.print(f"{name}{verdict.short}", soft_wrap=True)
         shown = _select_scores(rows, scores if scores or on_terminal else "all", detectors)
         hidden = len({row.score for row in rows}) - len({row.score for row in shown})
         if as_json:
-            for row in rows:
-                print_line(row.to_json())
+            _print_rows(rows, verdict)
         if out is not None or not (as_json or (quiet and table_format is Format.terminal)):
             write_table(run_table(shown), table_format, out)
             if hidden and on_terminal and not scores:
                 console.print(f"{hidden} more scores are in {results}; --scores all shows them.")
+
+
+def _print_rows(rows: list[ResultRow], verdict: Verdict | None) -> None:
+    """One JSON object a line. The first row also has a field `verdict`, which readers of rows ignore."""
+    for number, row in enumerate(rows):
+        line = row.to_json()
+        if number == 0 and verdict is not None:
+            line = json.dumps(json.loads(line) | {"verdict": verdict.to_mapping()})
+        print_line(line)
 
 
 def _check_writable(results: Path, run: Path) -> None:

@@ -77,7 +77,7 @@ def predict(
     Prints a row for each image: class, probability, uncertainty, log-density, decision and the reason of a rejection,
     as CSV or, with --json, as JSON lines. The row of a file that cannot be read says why, and the exit status is then
     1. Without --coverage or --risk, the threshold that `dsui threshold --save` keeps in the run decides, if there is
-    one.
+    one. The verdict of `dsui evaluate` comes first, on stderr.
 
     Example: dsui predict runs/mine photos --coverage 0.95 --out predictions.csv
     """
@@ -89,6 +89,7 @@ def predict(
         raise UsageError("a score needs a threshold; add --coverage 0.95 or --risk 0.02.")
     from dsui.cli.progress import ProgressBars, print_note
     from dsui.cli.terminal import stderr_console
+    from dsui.cli.verdict import print_short_verdict
     from dsui.data.folder import image_files
     from dsui.deploy.predictor import BATCH, Predictor
     from dsui.deploy.rows import rows
@@ -108,6 +109,8 @@ def predict(
         try:
             with _open_output(out) as output:
                 for batch_rows in rows(predictor, image_files(paths), batch or BATCH):
+                    if counts.files == 0:
+                        print_short_verdict(console, predictor.model.facts)
                     output.write(_to_json(batch_rows) if as_json else _to_csv(batch_rows, counts.files == 0))
                     counts.add(batch_rows)
                     bars.update("predicting", counts.files, total)

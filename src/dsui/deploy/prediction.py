@@ -45,16 +45,25 @@ class Prediction:
         return np.array(self.label, dtype=dtype, copy=copy)
 
     @classmethod
-    def of(cls, outputs: Outputs, classes: NDArray[Any], scorer: Scorer, thresholds: Thresholds | None) -> Prediction:
-        """From outputs; `classes` [C] are the names of the labels."""
-        probabilities = outputs.probabilities.cpu().numpy()
+    def of(
+        cls,
+        outputs: Outputs,
+        classes: NDArray[Any],
+        scorer: Scorer,
+        thresholds: Thresholds | None,
+        temperature: float | None = None,
+    ) -> Prediction:
+        """From outputs; `classes` [C] are the names of the labels. Probabilities are softmax(logits / temperature),
+        scores are those of the logits."""
+        logits = outputs.logits.double() / (temperature or 1.0)
+        probabilities = logits.softmax(1).cpu().numpy()
         scores = scorer.scores(outputs)
         limits = () if thresholds is None else thresholds.limits
         return cls(
             label=classes[outputs.predictions.cpu().numpy()],
             probabilities=probabilities,
             max_probability=probabilities.max(1),
-            entropy=entropy(outputs.logits).exp().cpu().numpy(),
+            entropy=entropy(logits).exp().cpu().numpy(),
             log_density=None if outputs.log_joint is None else -log_density(outputs.log_joint).cpu().numpy(),
             uncertainty=scores["uncertainty"].numpy(),
             abnormal=None if thresholds is None else ~thresholds.accepted(scores).numpy(),

@@ -19,6 +19,10 @@ from dsui.evaluation.selective import check_marked
 
 BINS = 15
 """The number that Guo et al. use."""
+SCALED = "scaled_"
+"""Begins the name of a metric of probabilities that a temperature scaled."""
+OF_PROBABILITIES = ("nll", "brier", "ece", "adaptive_ece", "confidence")
+"""The metrics that a temperature changes."""
 
 
 class ReliabilityBins(NamedTuple):
@@ -58,6 +62,28 @@ def calibration_metrics(logits: Tensor, labels: Tensor) -> dict[str, float]:
         "ece": ece(confidence, correct),
         "adaptive_ece": adaptive_ece(confidence, correct),
     }
+
+
+def stated_metrics(logits: Tensor, labels: Tensor, temperature: float | None = None) -> dict[str, float]:
+    """What a model says of its own accuracy, and what guessing would give, of logits [N, C] and labels [N].
+
+    `confidence` is the mean probability of the predicted class: above the accuracy the model is overconfident.
+    `majority` is the share of the most frequent class, the accuracy of a model that always names it. With a temperature
+    T also T itself and the figures of softmax(logits / T), as `scaled_nll` and so on; a T > 0 changes no label.
+    """
+    own = {
+        "confidence": _mean_confidence(logits),
+        "majority": int(labels.bincount().max()) / len(labels),
+    }
+    if temperature is None:
+        return own
+    scaled = logits.double() / temperature
+    found = calibration_metrics(scaled, labels) | {"confidence": _mean_confidence(scaled)}
+    return own | {"temperature": temperature, **{f"{SCALED}{name}": found[name] for name in OF_PROBABILITIES}}
+
+
+def _mean_confidence(logits: Tensor) -> float:
+    return float(logits.detach().double().softmax(1).amax(1).mean())
 
 
 def reliability_bins(

@@ -28,13 +28,14 @@ from dsui.evaluation import TASKS
 from dsui.evaluation.cache import ImageSource, OutputCache, StoredOutputs
 from dsui.evaluation.fitting import choose_fit_images, fit_detectors, moment_images
 from dsui.evaluation.metrics import ranking_metrics, selective_metrics
-from dsui.evaluation.reliability import calibration_metrics
+from dsui.evaluation.reliability import calibration_metrics, stated_metrics
 from dsui.evaluation.results import ResultRow, commit, versions
 from dsui.evaluation.sources import ImageSources
 from dsui.excerpt import excerpt
 from dsui.methods.registry import effective_options, find
 from dsui.outputs import Outputs
 from dsui.progress import Progress, silent
+from dsui.runs.calibration import stored_temperature
 from dsui.runs.images import usual_share
 from dsui.score_table import detector_scores
 from dsui.scores import Moments, Reference, all_scores, reference, sirc
@@ -164,7 +165,9 @@ class Evaluation:
         """Accuracy and calibration of a stream on a set with labels, from its logits or class scores [N, C]."""
         labels = stored.part("labels")
         assert labels is not None
-        return self._row(task, foreign, stream, calibration_metrics(values, labels), None, stored)
+        temperature = self._temperature if stream == "prediction" else None
+        metrics = calibration_metrics(values, labels) | stated_metrics(values, labels, temperature)
+        return self._row(task, foreign, stream, metrics, None, stored)
 
     def _chunk_scores(self, outputs: Outputs) -> Scores:
         scores = all_scores(outputs, self._reference)
@@ -260,6 +263,11 @@ class Evaluation:
             commit=self._commit,
             weights=self.cache.weights,
         )
+
+    @cached_property
+    def _temperature(self) -> float | None:
+        """Of the predicted probabilities; None on held-out images, to which it was fitted."""
+        return stored_temperature(self.cache.facts) if self.sources.part == "test" else None
 
     @cached_property
     def _recipe(self) -> str:

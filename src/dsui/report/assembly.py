@@ -20,6 +20,7 @@ from dsui.report.overview import comparison_section, provenance_section, results
 from dsui.report.run_data import RunData, collect_run_data, evaluated_foreign_sets, read_run_results
 from dsui.report.run_section import PARTS, run_section, scores_section
 from dsui.report.section import Section, slug
+from dsui.report.verdict_section import verdict_section
 from dsui.runs.model import RunFacts
 
 DRAWING = "drawing"
@@ -73,6 +74,7 @@ def sections(
         head = [Section("results", "Results", scores.paragraphs, scores.tables)]
     else:
         head = [results_section(rows)]
+    head.insert(0, verdict_section(detailed))
     head.append(comparison_section(rows, _attack_command([*runs, *beside], root, skip_bad)))
     run_sections = [run_section(data, only_run, _part_counter(data, progress)) for data in detailed]
     return [*head, *run_sections, provenance_section(all_results)]

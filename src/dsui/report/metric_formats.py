@@ -39,4 +39,8 @@ METRICS = {
     "adaptive_ece": MetricFormat("adaptive ECE", False),
     "nll": MetricFormat("NLL", False, "nats", 1, 4),
     "brier": MetricFormat("Brier", False, "", 1, 4),
+    "scaled_nll": MetricFormat("scaled NLL", False, "nats", 1, 4),
+    "scaled_ece": MetricFormat("scaled ECE", False),
+    "scaled_adaptive_ece": MetricFormat("scaled adaptive ECE", False),
+    "scaled_brier": MetricFormat("scaled Brier", False, "", 1, 4),
 }

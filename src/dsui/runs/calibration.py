@@ -1,9 +1,10 @@
 """What a trained model must know about its training and held-out images to be deployed, measured when training ends.
 
 `uncertainty` needs the moments of scores over training images (`dsui.scores`). A threshold needs the scores of images
-the model was not trained on, and whether it was wrong about them. Both are stored as JSON in the metadata of
-model.safetensors, so that predictions need nothing but the weights of a run. Stored are the scores that are no variants
-of others (`dsui.score_table`); a variant or the score of a detector is computed when it is asked for, from the images.
+the model was not trained on, and whether it was wrong about them. Probabilities are scaled by a temperature that is
+fitted to the same images. All is stored as JSON in the metadata of model.safetensors, so that predictions need nothing
+but the weights of a run. Stored are the scores that are no variants of others (`dsui.score_table`); a variant or the
+score of a detector is computed when it is asked for, from the images.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from dsui.methods.method import Method
 from dsui.outputs import DEFINITION, Outputs
 from dsui.runs.acceptance import Criterion, Thresholds, choose
 from dsui.runs.folder import WEIGHTS
-from dsui.runs.model import RunFacts, forward
+from dsui.runs.model import RunFacts, forward, parse_facts
+from dsui.runs.temperature import RANGE, temperature_of
 from dsui.runs.turns import share_told_apart
 from dsui.runs.weights import read_metadata
 from dsui.score_table import is_variant
@@ -49,6 +51,9 @@ class Calibration:
     errors: Tensor
     turns: float | None = None
     """How often quarter turns of held-out images are told apart (`dsui.runs.turns`), for a run with turned copies."""
+    temperature: float | None = None
+    """By which logits are divided before a user sees probabilities (`dsui.runs.temperature`); None where there were too
+    few held-out images to fit it, and in runs of earlier versions."""
     scores: Mapping[str, Tensor] = field(default_factory=dict)
 
     def threshold(self, coverage: float | None = None, risk: float | None = None) -> Thresholds:
@@ -81,6 +86,7 @@ class Calibration:
                 "uncertainties": self.uncertainties.tolist(),
                 "errors": self.errors.int().tolist(),
                 "turns": self.turns,
+                "temperature": self.temperature,
                 "scores": {name: values.tolist() for name, values in self.scores.items()},
             }
         )
@@ -98,14 +104,23 @@ class Calibration:
         scores = {str(name): torch.tensor(each, dtype=torch.float64) for name, each in values.get("scores", {}).items()}
         if any(each.shape != errors.shape for each in (uncertainties, *scores.values())):
             raise ValueError("it holds unequal numbers of scores and errors")
-        turns = values.get("turns")  # older runs have none
-        known = [float(each) for each in (floor, turns) if each is not None]
+        turns, temperature = values.get("turns"), values.get("temperature")  # older runs have none
+        known = [float(each) for each in (floor, turns, temperature) if each is not None]
         known += [number for pair in moments.values() for number in pair]
         finite = all(bool(each.isfinite().all()) for each in (uncertainties, *scores.values()))
         if not finite or not all(map(math.isfinite, known)):
             raise ValueError("it holds NaN or infinity")
+        if temperature is not None and not RANGE[0] <= float(temperature) <= RANGE[1]:
+            raise ValueError("its temperature is out of range")
         reference = Reference(moments, None if floor is None else float(floor))
-        return cls(reference, uncertainties, errors, None if turns is None else float(turns), scores=scores)
+        return cls(
+            reference,
+            uncertainties,
+            errors,
+            turns=None if turns is None else float(turns),
+            temperature=None if temperature is None else float(temperature),
+            scores=scores,
+        )
 
 
 def stored_calibration(facts: RunFacts) -> Calibration:
@@ -118,6 +133,14 @@ def stored_calibration(facts: RunFacts) -> Calibration:
         return Calibration.from_text(text)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunError(f"{file} holds no calibration that this dsui can read; train the run again.") from error
+
+
+def stored_temperature(facts: RunFacts) -> float | None:
+    """The temperature of a run's probabilities; None where it has none, and for another method than was trained."""
+    metadata = read_metadata(facts.path / WEIGHTS)
+    if CALIBRATION not in metadata or facts.config.method != parse_facts(metadata)[0].method:
+        return None
+    return stored_calibration(facts).temperature
 
 
 def measure(
@@ -142,10 +165,19 @@ def measure(
     if held_out is None:
         return Calibration(known, torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.bool))
     apart, count = open_loader(held_out, device), len(held_out.labels)
-    scores, errors = _sorted(known, predictions(apart, count))
+    logits, labels = list[Tensor](), list[Tensor]()
+
+    def kept(found: Iterable[tuple[Outputs, Batch]]) -> Iterator[tuple[Outputs, Batch]]:
+        for outputs, images in found:
+            logits.append(outputs.logits.cpu())
+            labels.append(images.labels.cpu())
+            yield outputs, images
+
+    scores, errors = _sorted(known, kept(predictions(apart, count)))
+    temperature = temperature_of(torch.cat(logits), torch.cat(labels))
     turned = even_choice(count, MOST_TURNED)
     turns = share_told_apart(method, transform, apart, turned, batch) if method.copies else None
-    return Calibration(known, scores.pop("uncertainty"), errors, turns, scores=scores)
+    return Calibration(known, scores.pop("uncertainty"), errors, turns, temperature, scores)
 
 
 def even_choice(count: int, most: int = MOST_IMAGES) -> Tensor:

@@ -2,18 +2,26 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
-from dsui.evaluation import temperature
 from dsui.evaluation.reliability import calibration_metrics
-from dsui.evaluation.temperature import RANGE, fit_temperature
+from dsui.runs import temperature
+from dsui.runs.temperature import FEWEST_IMAGES, RANGE, fit_temperature, temperature_of
 
 
 def nll(logits: Tensor, labels: Tensor) -> float:
     return calibration_metrics(logits, labels)["nll"]
+
+
+def smoothed_nll(logits: Tensor, labels: Tensor) -> float:
+    """By PyTorch, whose smoothing s leaves 1 - s (C - 1) / C on the label."""
+    samples, classes = logits.shape
+    smoothing = classes / (classes - 1) / (2 * (samples + 1))
+    return F.cross_entropy(logits.double(), labels, label_smoothing=smoothing).item()
 
 
 def sure(factor: float, seed: int = 0, samples: int = 400) -> tuple[Tensor, Tensor]:
@@ -28,7 +36,7 @@ def sure(factor: float, seed: int = 0, samples: int = 400) -> tuple[Tensor, Tens
 def test_the_temperature_is_scipys_minimum_and_follows_the_scale_of_the_logits(power: float, seed: int) -> None:
     logits, labels = sure(1.0, seed)
     one = fit_temperature(logits, labels)
-    oracle = minimize_scalar(lambda t: nll(logits / t, labels), bounds=(0.1, 10), options={"xatol": 1e-9})
+    oracle = minimize_scalar(lambda t: smoothed_nll(logits / t, labels), bounds=(0.1, 10), options={"xatol": 1e-9})
     assert one == pytest.approx(oracle.x, rel=1e-6)  # a minimum is found to half the digits of its value
     scaled = fit_temperature(10**power * logits, labels)
     if RANGE[0] * 1.01 < 10**power * one < RANGE[1] / 1.01:
@@ -36,27 +44,43 @@ def test_the_temperature_is_scipys_minimum_and_follows_the_scale_of_the_logits(p
 
 
 def test_overconfident_logits_are_recovered() -> None:
-    assert fit_temperature(*sure(5.0, samples=20_000)) == pytest.approx(5, rel=0.05)  # statistical, n = 20,000
+    logits, labels = sure(5.0, samples=20_000)
+    found = fit_temperature(logits, labels)
+    assert found == pytest.approx(5, rel=0.05)  # statistical, n = 20,000
+    assert torch.equal((logits / found).argmax(1), logits.argmax(1))
 
 
-def test_separable_and_misleading_logits_end_at_the_ends_of_the_range() -> None:
+@pytest.mark.parametrize("images", [60, 600, 6000])
+def test_with_every_image_right_the_model_is_as_sure_as_so_many_images_allow(images: int) -> None:
+    """The plain fit ends at T = 0, where the first error costs without end."""
+    labels = torch.arange(6).repeat(images // 6)
+    right = F.one_hot(labels, 6).double()
+    for scale in (1.0, 50.0):
+        found = fit_temperature(scale * right, labels)
+        confidence = (scale * right / found).softmax(1).amax(1)
+        expected = torch.full_like(confidence, 1 - 1 / (2 * (images + 1)))
+        assert torch.allclose(confidence, expected, rtol=1e-9)  # the root of the slope, in float64
+
+
+def test_misleading_and_empty_logits_end_at_the_end_of_the_range_and_at_one() -> None:
     labels = torch.arange(6).repeat(5)
-    right = torch.nn.functional.one_hot(labels, 6).double()
-    assert fit_temperature(right, labels) == RANGE[0]
-    assert fit_temperature(1e6 * right, labels) == 1, "no slope is left in float64: every temperature is as good"
-    assert fit_temperature(-right, labels) == RANGE[1]
+    assert fit_temperature(-F.one_hot(labels, 6).double(), labels) == RANGE[1]
     assert fit_temperature(torch.ones(30, 6), labels) == 1
 
 
-def test_one_error_among_very_sure_samples_has_a_minimum_far_out() -> None:
-    labels = torch.arange(6).repeat(1000)
-    logits = torch.nn.functional.one_hot(labels, 6).double()
-    logits[0] = 0
-    logits[0, 1] = 1e-3  # off by little: p of the others must be nearly 1 before this matters
-    found = fit_temperature(logits, labels)
-    assert RANGE[0] < found < 0.1
-    best = nll(logits / found, labels)
-    assert best <= min(nll(logits / (found * factor), labels) for factor in (0.999, 1.001))
+def test_a_few_held_out_images_help_and_fewer_are_not_used() -> None:
+    """Logits three times too long: 50 images are enough to scale them for the better."""
+    logits, labels = sure(1.0, samples=20_000)
+    logits = 3 * logits
+    unscaled = nll(logits, labels)
+    for start in range(0, 1000, FEWEST_IMAGES):
+        few = slice(start, start + FEWEST_IMAGES)
+        found = temperature_of(logits[few], labels[few])
+        assert found is not None
+        assert nll(logits / found, labels) < unscaled
+    assert temperature_of(logits[: FEWEST_IMAGES - 1], labels[: FEWEST_IMAGES - 1]) is None
+    logits[0, 0] = -torch.inf
+    assert temperature_of(logits, labels) is None
 
 
 def test_chunks_and_precision_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:

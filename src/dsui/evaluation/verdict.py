@@ -1,0 +1,135 @@
+"""What an evaluation means, in words: whether to use the model, why, and what to do next.
+
+Facts go in, a verdict comes out; `dsui.evaluation.verdict_facts` collects the facts from results rows. Four questions
+are asked (`dsui.evaluation.verdict_questions` has their rules), and a figure answers each by its two limits:
+
+    yes       on the good side of both              partly    between them
+    no        on the bad side of both               unknown   not measured, or its 95 % interval reaches across both
+
+The worst answers decide, the first of them in the order of the questions:
+
+    do not use         no, to whether it is right, whether its errors are found or foreign images turned away
+    not enough known   unknown, to one of these
+    use with care      partly, to one of these; or probabilities that are not calibrated, or not known to be
+    can be used        yes to all
+
+The verdict names that one reason, and the one step that would change the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from dsui.evaluation.verdict_facts import Facts
+from dsui.evaluation.verdict_questions import (
+    Answer,
+    Finding,
+    calibrated,
+    count,
+    errors_found,
+    foreign_turned_away,
+    right,
+)
+
+
+class Grade(StrEnum):
+    """The verdict in a word."""
+
+    do_not_use = "do not use"
+    not_enough_known = "not enough known"
+    use_with_care = "use with care"
+    can_be_used = "can be used"
+
+
+HEADLINES = {
+    Grade.do_not_use: "Do not use this model",
+    Grade.not_enough_known: "Not enough is known to use this model",
+    Grade.use_with_care: "Use this model with care",
+    Grade.can_be_used: "This model can be used",
+}
+GRAVE = {
+    Answer.no: Grade.do_not_use,
+    Answer.unknown: Grade.not_enough_known,
+    Answer.partly: Grade.use_with_care,
+}
+"""What the answers to the first three questions lead to, the worst one first."""
+FEWEST_FOR_THRESHOLD = 19
+"""Held-out images that a threshold at coverage 0.95 takes (`dsui.runs.threshold`)."""
+
+
+class Evidence(NamedTuple):
+    """Whether there were enough images for all answers, and how many there were."""
+
+    enough: bool
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`findings` answer the four questions, in their order; `reason` begins with a small letter."""
+
+    grade: Grade
+    reason: str
+    next_step: str
+    findings: tuple[Finding, ...]
+    evidence: Evidence
+
+    @property
+    def headline(self) -> str:
+        """The verdict and its reason, as one sentence."""
+        return f"{HEADLINES[self.grade]}: {self.reason}."
+
+    @property
+    def short(self) -> str:
+        """Two sentences."""
+        return f"{self.headline} Next: {self.next_step}."
+
+    def to_mapping(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "grade": str(self.grade),
+            "headline": self.headline,
+            "next_step": self.next_step,
+            "answers": {each.question.name: str(each.answer) for each in self.findings},
+            "sentences": [each.sentence for each in self.findings],
+            "enough_images": self.evidence.enough,
+            "evidence": self.evidence.sentence,
+        }
+
+
+def judge(facts: Facts) -> Verdict:
+    """The verdict on a run that was evaluated."""
+    grave, probabilities = [right(facts), errors_found(facts), foreign_turned_away(facts)], calibrated(facts)
+    findings = (*grave, probabilities)
+    deciding = [(grade, each) for answer, grade in GRAVE.items() for each in grave if each.answer is answer]
+    if not deciding and probabilities.answer is not Answer.yes:
+        deciding = [(Grade.use_with_care, probabilities)]
+    if deciding:
+        grade, first = deciding[0]
+        reason, step = first.reason, first.next_step
+    else:
+        grade, reason, step = Grade.can_be_used, ", ".join(each.reason for each in findings), _how_to_use(facts)
+    return Verdict(grade, reason, step, findings, _evidence(facts, findings))
+
+
+def _how_to_use(facts: Facts) -> str:
+    if facts.held_out < FEWEST_FOR_THRESHOLD:
+        return (
+            "train it with --calibration 0.1, because a threshold needs images that are held out, and this run has "
+            f"{facts.held_out or 'none'}"
+        )
+    return f"accept and reject images with dsui predict {facts.run} IMAGES --coverage {facts.coverage:g}"
+
+
+def _evidence(facts: Facts, findings: Sequence[Finding]) -> Evidence:
+    """The counts behind the answers; too few where an interval reached across both limits of a question."""
+    counts = [count(facts.images, f"{facts.part} image")]
+    counts += [] if facts.errors is None else [count(facts.errors, "error")]
+    counts += [f"{count(each.images, 'image')} of {each.name}" for each in facts.foreign]
+    held_out = f"{facts.held_out or 'no'} held-out images to choose thresholds by"
+    sentence = f"Counted: {', '.join(counts)}; {held_out}. In brackets: 95 % intervals."
+    few = [each.question for each in findings if each.too_few]
+    return Evidence(not few, " ".join([sentence, *([f"Too few for: {' '.join(few)}"] if few else [])]))
