@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 from xml.etree import ElementTree as ET
 
 from dsui.checks import require
+from dsui.report.figures.names import shorten
+from dsui.report.figures.system_fonts import with_system_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +45,6 @@ WIDTH, HEIGHT = 4.3, 2.9
 LEGEND_LINE = 0.2
 LEGEND_HANDLE, LEGEND_LETTER = 45.0, 5.2
 """Widths in points: of an entry of a legend without its text, and of each letter."""
-LONGEST_NAME = 24
 TICK_LETTERS, TICK_LETTER = 36, 0.045
 """How many letters fit along the x-axis, and the height in inches of a letter in turned text."""
 PIXELS_PER_INCH = 200
@@ -107,12 +108,14 @@ def series_styles() -> Iterator[SeriesStyle]:
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A finished figure. `name` becomes its file name; `description` is for readers who cannot see it."""
+    """A finished figure. `name` becomes its file name; `description` is for readers who cannot see it; `reading` is
+    one sentence that says how to read it: what is good, and what is not."""
 
     name: str
     figure: Figure
     caption: str
     description: str
+    reading: str
 
 
 P = ParamSpec("P")
@@ -145,11 +148,13 @@ def new_panel(height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, Axe
     return figure, figure.add_subplot()
 
 
-def new_panels(rows: int, columns: int, height: float = HEIGHT, sharex: bool = False) -> tuple[Figure, list[Axes]]:
+def new_panels(
+    rows: int, columns: int, height: float = HEIGHT, sharex: bool = False, sharey: bool = False
+) -> tuple[Figure, list[Axes]]:
     """An empty figure with several pairs of axes, row by row, each as large as a panel."""
     figure, axes = new_panel(height * rows, WIDTH * columns)
     axes.remove()
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
     return figure, [each for row in grid for each in row]
 
 
@@ -183,16 +188,11 @@ def set_named_ticks(figure: Figure, axes: Axes, places: Sequence[float], names: 
     figure.set_figheight(figure.get_figheight() + TICK_LETTER * max(map(len, shown)))
 
 
-def shorten(text: str) -> str:
-    """The name of a class or set, short enough for a figure."""
-    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-    text = f" {text}" if text.startswith("_") else text  # matplotlib leaves names with a leading _ out of a legend
-    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
-
-
 @styled
 def to_png(drawing: Drawing) -> bytes:
-    return _render(drawing.figure, "png")
+    """Letters are drawn here and not by a browser: see `system_fonts`."""
+    with with_system_fonts(drawing.figure):
+        return _render(drawing.figure, "png")
 
 
 @styled

@@ -16,11 +16,15 @@ from dsui.report.figures.canvas import (
     add_legend_below,
     new_panel,
     set_named_ticks,
-    shorten,
     styled,
 )
+from dsui.report.figures.names import shorten
 
 NAMED_CLASSES = 20
+READING = (
+    "A dot tells how well the image fits a class: the in-domain image should fit one class far better than all others, "
+    "the foreign image should fit none well."
+)
 
 
 def densest(log_joint: Tensor, correct: Tensor) -> int:
@@ -40,13 +44,11 @@ def profile(name: str, classes: Sequence[str], normal: Tensor, abnormal: Tensor,
     figure, axes = new_panel()
     numbers = range(len(classes))
     descriptions = []
-    for label, values, color, marker, line in (
-        ("in-domain image", normal, BLUE, "o", "-"),
-        (f"image of {foreign}", abnormal, VERMILION, "X", ":"),
+    for label, values, color, marker in (
+        ("in-domain image", normal, BLUE, "o"),
+        (f"image of {foreign}", abnormal, VERMILION, "X"),
     ):
-        axes.plot(
-            numbers, values.tolist(), color=color, marker=marker, linestyle=line, linewidth=0.8, label=shorten(label)
-        )
+        axes.plot(numbers, values.tolist(), color=color, marker=marker, linestyle="none", label=shorten(label))
         top = int(values.argmax())
         descriptions.append(
             f"The {label} is densest in {classes[top]} at {values[top]:.4g} nats, least at {values.min():.4g}"
@@ -57,4 +59,4 @@ def profile(name: str, classes: Sequence[str], normal: Tensor, abnormal: Tensor,
     axes.grid(axis="x", visible=False)
     add_legend_below(figure, axes)
     caption = "Class densities of the densest in-domain image and of the least dense foreign one."
-    return Drawing(name, figure, caption, f"{'. '.join(descriptions)}.")
+    return Drawing(name, figure, caption, f"{'. '.join(descriptions)}.", READING)
