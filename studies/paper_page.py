@@ -98,9 +98,8 @@ def _drawn(part: str, others: Sequence[Figure] = ()) -> Render:
         drawing, tables = drawn
         image = f"![{drawing.caption} The numbers are in the file.]({link})"
         data = "\n".join(f"{table.title}\n{to_csv(table)}" for table in tables)
-        return _joined(
-            part, results, image, f"**{drawing.caption}** {drawing.reading} {_bars(tables)}", differences
-        )._replace(drawing=drawing, data=data)
+        words = f"**{drawing.caption}** {drawing.reading} {_bars(tables)}"
+        return _joined(part, results, image, words, differences)._replace(drawing=drawing, data=data)
 
     return render
 

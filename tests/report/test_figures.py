@@ -429,11 +429,11 @@ def test_without_a_correct_image_the_densest_of_all_is_shown() -> None:
 def test_the_profile_draws_both_images_over_all_classes() -> None:
     normal, abnormal = torch.tensor([-90.0, -10, -95]), torch.tensor([-100.0, -99, -98])
     drawing = profile("p", CLASSES, normal, abnormal, "svhn")
-    assert {name: y.tolist() for name, (_, y) in drawn(drawing).items()} == {
+    assert {name: x.tolist() for name, (x, _) in drawn(drawing).items()} == {
         "in-domain image": normal.tolist(),
         "image of svhn": abnormal.tolist(),
     }
-    assert [label.get_text() for label in axes_of(drawing).get_xticklabels()] == [*CLASSES]
+    assert [label.get_text() for label in axes_of(drawing).get_yticklabels()] == [*CLASSES]
     assert "densest in dog at -10 nats" in drawing.description.lower()
 
 

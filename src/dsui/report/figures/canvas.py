@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from itertools import accumulate, count, cycle, pairwise
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 from xml.etree import ElementTree as ET
 
 from dsui.checks import require
-from dsui.report.figures.names import shorten
 from dsui.report.figures.system_fonts import with_system_fonts
 
 if TYPE_CHECKING:
@@ -45,8 +44,6 @@ WIDTH, HEIGHT = 4.3, 2.9
 LEGEND_LINE = 0.2
 LEGEND_HANDLE, LEGEND_LETTER = 45.0, 5.2
 """Widths in points: of an entry of a legend without its text, and of each letter."""
-TICK_LETTERS, TICK_LETTER = 36, 0.045
-"""How many letters fit along the x-axis, and the height in inches of a letter in turned text."""
 PIXELS_PER_INCH = 200
 STYLE = {
     "font.family": "DejaVu Sans",
@@ -92,7 +89,7 @@ class SeriesStyle(NamedTuple):
 
 def class_colors() -> Iterator[str]:
     """A colour for each class where only dots tell them apart; the first ten differ."""
-    return cycle((BLUE, VERMILION, GREEN, PURPLE, OCHRE, SKY, "#d6336c", "#6f9e12", "#7048c6", "#868e96"))
+    return cycle((BLUE, VERMILION, GREEN, PURPLE, OCHRE, SKY, "#d6336c", "#6f9e12", "#8460d8", "#868e96"))
 
 
 def series_styles() -> Iterator[SeriesStyle]:
@@ -130,7 +127,9 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
         require("matplotlib")
         from matplotlib import rc_context, rcdefaults, rcParams
 
-        with rc_context():
+        with rc_context(), warnings.catch_warnings():
+            # a letter that the font lacks gets a box in the layout, and its own form in a browser
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
             rcdefaults()
             rcParams.update(STYLE)  # type: ignore[arg-type]
             return draw(*args, **kwargs)
@@ -176,16 +175,6 @@ def _legend_fits(labels: list[str], columns: int, width: float) -> bool:
     ends = [0, *accumulate([size + 1] * longer + [size] * (columns - longer))]
     parts = [labels[start:end] for start, end in pairwise(ends) if end > start]
     return sum(LEGEND_HANDLE + LEGEND_LETTER * max(map(len, part)) for part in parts) < 72 * width
-
-
-def set_named_ticks(figure: Figure, axes: Axes, places: Sequence[float], names: Sequence[str]) -> None:
-    """Names along the x-axis; where they would touch each other they are turned, and the figure grows."""
-    shown = [shorten(name) for name in names]
-    if sum(map(len, shown)) <= TICK_LETTERS:
-        axes.set_xticks(list(places), shown)
-        return
-    axes.set_xticks(list(places), shown, rotation=40, ha="right", rotation_mode="anchor")
-    figure.set_figheight(figure.get_figheight() + TICK_LETTER * max(map(len, shown)))
 
 
 @styled
@@ -253,8 +242,5 @@ def _use_css_variables(style: str) -> str:
 def _render(figure: Figure, form: str, transparent: bool = False) -> bytes:
     stream = io.BytesIO()
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type")) if form == "svg" else {"Software": None}
-    with warnings.catch_warnings():
-        # a font without the letters of a script measures them wrongly, but a browser shows them correctly
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(stream, format=form, dpi=PIXELS_PER_INCH, metadata=metadata, transparent=transparent)
+    figure.savefig(stream, format=form, dpi=PIXELS_PER_INCH, metadata=metadata, transparent=transparent)
     return stream.getvalue()

@@ -29,6 +29,8 @@ FOREIGN_READING = (
     "Images that lie together look alike to the model, so the crosses should keep away from the groups of the classes; "
     "the size of a group and long distances mean nothing."
 )
+TOP = 0.8
+"""The share of a class's dots that its name should stand above; those further up may be strays."""
 DOT, ARM = 3.4, 0.011
 """The width of a dot in points, and the arm of a cross as a share of half the figure."""
 
@@ -111,7 +113,7 @@ def _name_classes(axes: Axes, panel: EmbeddingPanel) -> None:
     for text, own in _by_class(panel):
         if len(own) > 0:
             x, y = np.median(own, axis=0).tolist()
-            labels.append(Label(text, (x, float(np.quantile(own[:, 1], 0.95)) + gap), (x, y)))
+            labels.append(Label(text, (x, float(np.quantile(own[:, 1], TOP)) + gap), (x, y)))
     write_labels(axes, labels, _all_positions(panel))
 
 

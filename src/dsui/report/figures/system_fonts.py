@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 FONT = "DejaVu Sans"
 """It comes with matplotlib."""
 UNKNOWN_LETTER = "?"
+LAST_RESORT = "Last Resort"
+"""How the family is named whose glyphs are boxes for every letter there is; newer versions of matplotlib bring it."""
 
 
 @contextmanager
@@ -66,8 +68,9 @@ def _font_with(letter: str) -> str | None:
     from matplotlib.font_manager import fontManager
     from matplotlib.ft2font import FT2Font
 
-    regular = [entry for entry in fontManager.ttflist if entry.style == "normal" and entry.weight in {400, "normal"}]
-    for entry in sorted(regular, key=lambda entry: (entry.name, entry.fname)):
+    for entry in sorted(fontManager.ttflist, key=lambda entry: (entry.name, entry.fname)):
+        if entry.style != "normal" or entry.weight not in {400, "normal"} or entry.name.startswith(LAST_RESORT):
+            continue
         try:
             font = FT2Font(entry.fname)
         except (OSError, RuntimeError):
