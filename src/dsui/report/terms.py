@@ -49,7 +49,7 @@ TERMS = (
     Term("AUROC", "chance that an error or foreign image gets a larger score than another image; guessing gives 50 %"),
     Term("AUPR", "mean share of true alarms over all thresholds; guessing gives the share of errors or foreign images"),
     Term("AUPR-in", "AUPR of finding in-domain images by small scores"),
-    Term("AURC", "mean share of errors among the kept images, as ever more are set aside by their score; 1/1000 is 0.1 %"),
+    Term("AURC", "mean share of errors among the kept images, as ever more of them are set aside; 1/1000 is 0.1 %"),
     Term("E-AURC", "AURC less that of a perfect score with the same errors"),
     Term("AUGRC", "as AURC, with the errors among the kept images as a share of all images"),
     Term("FPR95", "share of foreign images that pass where 95 % of in-domain images pass"),
