@@ -32,7 +32,7 @@ from dsui.report.columns import Figure, block_figures
 from dsui.report.comparison import available, compare
 from dsui.report.comparison_lines import with_prediction_stream
 from dsui.report.figures.canvas import to_svg
-from dsui.report.figures.lines import lines, places
+from dsui.report.figures.method_panels import method_panel, places
 from dsui.report.table_forms import to_csv, to_markdown
 from dsui.report.tables import Column, Entry, Line, Table
 from studies import calibration, geometry, starts
@@ -99,9 +99,10 @@ def render_block(spec: BlockSpec, results: Path, link: str = "") -> RenderedBloc
         raise ValueError(f"{spec.figure} is one panel; choose one metric and one score.")
     drawn = tuple(line for line in table.lines if not line.quoted and _runs(line) != NO_RUNS)
     table = replace(table, lines=drawn)
-    drawing = lines(spec.figure, places(figures), table, metric)
+    drawing = method_panel(spec.figure, places(figures), table, metric)
     runs = ", ".join(f"{line.label} {_runs(line)}" for line in drawn)
-    markdown = f"![{drawing.caption} {drawing.description}]({link})\n\n{drawing.caption} Number of runs: {runs}."
+    image = f"![{drawing.caption} {drawing.description}]({link})"
+    markdown = f"{image}\n\n{drawing.caption} {drawing.reading} Number of runs: {runs}."
     return RenderedBlock(markdown, _with_data(to_svg(drawing), to_csv(table)))
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dsui.report.columns import Figure
 from dsui.report.figures.canvas import Drawing
-from dsui.report.figures.lines import rows_in_four_panels
+from dsui.report.figures.method_panels import rows_in_four_panels
 from dsui.report.table_forms import to_csv, to_markdown
 from dsui.report.tables import Entry, Table
 from studies.paper_cells import CELLS, DATA, MEASURES, OTHER_PAIR_CELLS, place_name
@@ -98,9 +98,8 @@ def _drawn(part: str, others: Sequence[Figure] = ()) -> Render:
         drawing, tables = drawn
         image = f"![{drawing.caption} The numbers are in the file.]({link})"
         data = "\n".join(f"{table.title}\n{to_csv(table)}" for table in tables)
-        return _joined(part, results, image, f"**{drawing.caption}** {_bars(tables)}", differences)._replace(
-            drawing=drawing, data=data
-        )
+        words = f"**{drawing.caption}** {drawing.reading} {_bars(tables)}"
+        return _joined(part, results, image, words, differences)._replace(drawing=drawing, data=data)
 
     return render
 
@@ -116,7 +115,7 @@ def _from_points(part: str) -> Render:
                 f"Figure {figure.number}: **{NOT_RUN} yet**. `dsui reproduce {figure.grid}` draws it. It stands here "
                 f"once the figure.csv of that study is in results as {path.name}."
             )
-        markdown = f"![{drawing.caption} {drawing.description}]({link})\n\n**{drawing.caption}**"
+        markdown = f"![{drawing.caption} {drawing.description}]({link})\n\n**{drawing.caption}** {drawing.reading}"
         return RenderedPart(markdown, drawing, path.read_text(encoding="utf-8"))
 
     return render
@@ -162,7 +161,7 @@ def _bars(tables: Sequence[Table]) -> str:
         for line in table.lines:
             cells.setdefault(line.label, []).extend(line.cells)
     listed = ", ".join(f"{label} {runs_text(of)}" for label, of in cells.items())
-    return f"Points are means over runs, bars deviations; a long bar may leave its panel. Number of runs: {listed}."
+    return f"A long bar may leave its panel. Number of runs: {listed}."
 
 
 PARTS: dict[str, Render] = {

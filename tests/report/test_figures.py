@@ -27,7 +27,7 @@ from dsui.report.figures.components import component_usage
 from dsui.report.figures.curves import POINTS, PRECISION_RECALL, RISK_COVERAGE, ROC, curves, thin_curve
 from dsui.report.figures.distributions import distributions, fit_gaussian
 from dsui.report.figures.embedding import embedding
-from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, panels
+from dsui.report.figures.method_panels import ATTACKS, MISCLASSIFICATION, PAIRS, panels
 from dsui.report.figures.profile import densest, least_dense, profile
 from dsui.report.figures.reliability import reliability
 from dsui.report.figures.training import accuracies, losses
@@ -178,25 +178,24 @@ def rows(task: str, foreign: str | float | None = None, shift: float = 0.0, **ch
 
 
 def bars(drawing: Drawing) -> dict[str, tuple[list[float], list[float], str]]:
-    """Mean, deviation and line style of each method."""
+    """Mean, deviation and line style of each method: of lines along y, of dots along x."""
     found = {}
     for container in axes_of(drawing).containers:
         line, _, (segments,) = container
-        ends = np.array([segment[:, 1] for segment in segments.get_segments()])
+        along = 0 if line.get_linestyle() == "None" else 1
+        ends = np.array([segment[:, along] for segment in segments.get_segments()])
         found[str(container.get_label())] = (
-            [float(y) for y in line.get_ydata()],
+            [float(value) for value in line.get_data()[along]],
             ((ends[:, 1] - ends[:, 0]) / 2).tolist(),
             line.get_linestyle(),
         )
     return found
 
 
-def test_lines_show_means_and_deviations_over_runs_and_dsui_dashed() -> None:
-    four = panels([*rows("misclassification"), *rows("misclassification", shift=0.05, data="svhn")], MISCLASSIFICATION)
+def test_lines_over_attacks_show_means_and_deviations_over_runs_and_dsui_dashed() -> None:
+    four = panels([*rows("fgsm", 0.1), *rows("fgsm", 0.2, shift=0.05)], ATTACKS)
     assert [drawing.name for drawing, _ in four] == [
-        f"misclassification-{metric}-{score}"
-        for metric in ("auroc", "aupr")
-        for score in ("max-probability", "entropy")
+        f"fgsm-{metric}-{score}" for metric in ("auroc", "aupr") for score in ("max-probability", "entropy")
     ]
     shown = bars(four[0][0])
     for method, figures in FIGURES.items():
@@ -204,25 +203,54 @@ def test_lines_show_means_and_deviations_over_runs_and_dsui_dashed() -> None:
         assert mean == pytest.approx([100 * np.mean(figures), 100 * np.mean(figures) + 5])
         assert deviation == pytest.approx([100 * np.std(figures, ddof=1)] * 2)
         assert style == ("--" if method == "dsui" else "-")
-    assert "dsui 90.5 at digits, small, 95.5 at svhn, small" in four[0][0].description
+    assert "dsui 90.5 at 0.1, 95.5 at 0.2" in four[0][0].description
+
+
+def test_data_sets_have_no_order_so_their_figures_are_dots_with_bars_and_no_line_joins_them() -> None:
+    (first, _), *_ = panels(
+        [*rows("misclassification"), *rows("misclassification", shift=0.05, data="svhn")], MISCLASSIFICATION
+    )
+    for method, (mean, deviation, style) in bars(first).items():
+        assert mean == pytest.approx([100 * np.mean(FIGURES[method]), 100 * np.mean(FIGURES[method]) + 5])
+        assert deviation == pytest.approx([100 * np.std(FIGURES[method], ddof=1)] * 2)
+        assert style == "None"
+    assert [label.get_text() for label in axes_of(first).get_yticklabels()] == ["digits, small", "svhn, small"]
+    assert "dsui 90.5 at digits, small, 95.5 at svhn, small" in first.description
+    assert "standard deviation over these runs" in first.reading
+
+
+def test_no_two_dots_of_a_row_share_their_height_and_each_is_nearest_to_its_name() -> None:
+    both = [*rows("ood", "photos"), *rows("noise", "noise", 0.02)]
+    only = [row for row in rows("open-set", "unknown") if row.method == "msp"]
+    (first, _), *_ = panels([*both, *only], PAIRS)
+    heights = {str(each.get_label()): each[0].get_ydata() for each in axes_of(first).containers}
+    assert [len(found) for found in heights.values()] == [3, 2], "dsui has no figure of unknown classes"
+    assert len({height for found in heights.values() for height in found}) == 5
+    names = np.asarray(axes_of(first).get_yticks())
+    for found in heights.values():
+        assert [int(np.abs(names - height).argmin()) for height in found] == list(range(len(found)))
+
+
+def test_a_single_run_is_a_dot_without_a_bar() -> None:
+    one = [row for row in (*rows("ood", "photos"), *rows("noise", "noise")) if row.seed == 0]
+    (first, _), *_ = panels(one, PAIRS)
+    segments = [each[2][0].get_segments() for each in axes_of(first).containers]
+    assert [len(segment) for found in segments for segment in found] == [0, 0, 0, 0]
 
 
 def test_no_axis_promises_more_than_100_per_cent_where_a_deviation_goes_beyond() -> None:
-    seeds = [*rows("misclassification"), *rows("misclassification", shift=0.14, data="svhn")]  # 97 % with a bar of 4.2
-    (first, _), *_ = panels(seeds, MISCLASSIFICATION)
-    low, high = axes_of(first).get_ylim()
-    assert max(mean[1] + deviation[1] for mean, deviation, _ in bars(first).values()) > 101
-    assert high == 101
-    assert low < 80
-    low, high = axes_of(
-        panels([*rows("misclassification"), *rows("misclassification", data="svhn")], MISCLASSIFICATION)[0][0]
-    ).get_ylim()
-    assert high < 93
+    (first, _), *_ = panels([*rows("fgsm", 0.1), *rows("fgsm", 0.2, shift=0.14)], ATTACKS)  # 97 % with a bar of 4.2
+    (dots, _), *_ = panels([*rows("ood", "photos"), *rows("noise", "noise", shift=0.14)], PAIRS)
+    for drawing, (low, high) in ((first, axes_of(first).get_ylim()), (dots, axes_of(dots).get_xlim())):
+        assert max(mean[1] + deviation[1] for mean, deviation, _ in bars(drawing).values()) > 101
+        assert high == 101
+        assert low < 80
+    (below, _), *_ = panels([*rows("fgsm", 0.1), *rows("fgsm", 0.2)], ATTACKS)
+    assert axes_of(below).get_ylim()[1] < 93
 
 
 def test_a_method_that_is_better_everywhere_has_the_higher_line_everywhere() -> None:
-    steep = [*rows("misclassification"), *rows("misclassification", shift=-0.5, data="svhn")]
-    (first, _), *_ = panels(steep, MISCLASSIFICATION)
+    (first, _), *_ = panels([*rows("fgsm", 0.1), *rows("fgsm", 0.2, shift=-0.5)], ATTACKS)
     lines = {str(each.get_label()): np.asarray(each[0].get_data(), np.float64) for each in axes_of(first).containers}
     (places, better), (others, worse) = lines["dsui"], lines["msp"]
     assert np.array_equal(places, others), "moved sideways, lines would cross between their points"
@@ -232,11 +260,11 @@ def test_a_method_that_is_better_everywhere_has_the_higher_line_everywhere() -> 
 def test_pairs_stand_in_order_and_attacks_by_their_strength() -> None:
     both = [*rows("ood", "photos"), *rows("noise", "noise", 0.02), *rows("open-set", "unknown")]
     (first, table), *_ = panels(both, PAIRS)
-    ticks = [label.get_text() for label in axes_of(first).get_xticklabels()]
+    ticks = [label.get_text().replace("\n", " ") for label in axes_of(first).get_yticklabels()]
     assert ticks == ["photos", "noise", "unknown classes"], "the one data set is in the caption"
     assert "digits against other images" in first.caption
     (pairs, _), *_ = panels([*both, *rows("ood", "photos", data="svhn")], PAIRS)
-    assert "svhn → photos" in [label.get_text() for label in axes_of(pairs).get_xticklabels()]
+    assert "svhn → photos" in [label.get_text() for label in axes_of(pairs).get_yticklabels()]
     assert bars(first)["msp"][0] == pytest.approx([83, 85, 83])
     assert [cell.mean for cell in table.lines[0].cells] == pytest.approx([0.83, 0.85, 0.83])
     attacked = [row for epsilon in (1.0, 2 / 255, 0.5) for row in rows("fgsm", epsilon, -epsilon / 10)]
@@ -401,11 +429,11 @@ def test_without_a_correct_image_the_densest_of_all_is_shown() -> None:
 def test_the_profile_draws_both_images_over_all_classes() -> None:
     normal, abnormal = torch.tensor([-90.0, -10, -95]), torch.tensor([-100.0, -99, -98])
     drawing = profile("p", CLASSES, normal, abnormal, "svhn")
-    assert {name: y.tolist() for name, (_, y) in drawn(drawing).items()} == {
+    assert {name: x.tolist() for name, (x, _) in drawn(drawing).items()} == {
         "in-domain image": normal.tolist(),
         "image of svhn": abnormal.tolist(),
     }
-    assert [label.get_text() for label in axes_of(drawing).get_xticklabels()] == [*CLASSES]
+    assert [label.get_text() for label in axes_of(drawing).get_yticklabels()] == [*CLASSES]
     assert "densest in dog at -10 nats" in drawing.description.lower()
 
 

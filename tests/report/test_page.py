@@ -122,7 +122,7 @@ class Element:
 class Outline(HTMLParser):
     """All elements in order, with the text inside them; a tag that is not closed as it was opened is an error."""
 
-    VOID = frozenset({"meta", "img", "br", "link", "input", "hr"})
+    VOID = frozenset({"meta", "img", "br", "link", "input", "hr", "wbr"})
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from dsui.report.comparison_lines import with_mixtures
 from dsui.report.figures.canvas import BLUE, INK, PAPER, Drawing, to_png, to_svg
 from dsui.report.figures.distributions import FittedPanel, Gaussian, fitted_distributions
 from dsui.report.figures.embedding import EmbeddingPanel, embeddings
-from dsui.report.figures.lines import rows_in_four_panels
+from dsui.report.figures.method_panels import rows_in_four_panels
 from tests.support.result_row import ROW
 
 EPSILONS = (0.1, 0.2, 0.3)
@@ -105,7 +105,7 @@ def test_places_may_have_other_names_and_without_figures_nothing_is_drawn() -> N
     of_pairs = [replace(row, task="ood", foreign="svhn" if row.foreign == 0.1 else "photos") for row in rows()]
     drawn = rows_in_four_panels("f", of_pairs, pairs, [], "Figure 5", ["a → b", "a → c"])
     assert drawn is not None
-    assert [tick.get_text() for tick in drawn[0].figure.axes[2].get_xticklabels()] == ["a → b", "a → c"]
+    assert [tick.get_text() for tick in drawn[0].figure.axes[2].get_yticklabels()] == ["a → b", "a → c"]
     assert rows_in_four_panels("f", rows(), CELLS[:-1], [], "one measure has a place less") is None
 
 

@@ -87,7 +87,7 @@ def report(
             warn=bars.note,
         )
         html = page(title or _title(facts), _lead(facts), parts)
-        written = [] if figures is None else write_figures(figures, parts)
+        written = [] if figures is None else write_figures(figures, parts, bars.note)
     write_page(out, html)
     size = len(html.encode())
     if as_json:

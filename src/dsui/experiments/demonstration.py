@@ -146,7 +146,8 @@ def write_report(study: Study, table: Table, progress: Callable[[int, int], None
     terms = text_table("What the words mean", "word", ["meaning"], [(term, [text]) for term, text in glossary(table)])
     summary = Section("summary", "In short", [verdict(table), CAVEAT], [to_html(table), terms])
     lead = f"{len(cells)} networks on embedded digits, {len(shown)} of them in full. Made with dsui demo."
-    write_page(study.out / PAGE, page("DS-UI and three rivals on 256 digits", lead, [summary, *report_sections]))
+    title, own_words = "DS-UI and three rivals on 256 digits", dict(glossary(table))
+    write_page(study.out / PAGE, page(title, lead, [summary, *report_sections], own_words))
 
 
 def _header(figure: Figure, metric: str) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from dsui.report.comparison_lines import MIXTURES, relabel, with_mixtures
 from dsui.report.figures.canvas import Drawing
 from dsui.report.figures.distributions import FittedPanel, Gaussian, fitted_distributions
 from dsui.report.figures.embedding import EmbeddingPanel, embeddings
-from dsui.report.figures.lines import PLOTS, rows_in_four_panels
+from dsui.report.figures.method_panels import PLOTS, rows_in_four_panels
 from dsui.report.figures.profile import profile
 
 Points = Sequence[Mapping[str, Any]]

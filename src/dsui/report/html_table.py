@@ -62,7 +62,12 @@ def _header(table: Table) -> str:
 def _row(line: Line, cells: list[str]) -> str:
     kind = ' class="quoted"' if line.quoted else ""
     shown = "".join(f"<td>{cell}</td>" for cell in cells)
-    return f'<tr{kind}><th scope="row">{escape(line.name)}</th>{shown}</tr>'
+    return f'<tr{kind}><th scope="row">{_breakable(line.name)}</th>{shown}</tr>'
+
+
+def _breakable(name: str) -> str:
+    """A narrow screen may break it behind each _, and not in the middle of a word."""
+    return escape(name).replace("_", "_<wbr>")
 
 
 def _column(table: Table, place: int) -> list[str]:

@@ -8,7 +8,7 @@ from itertools import groupby
 from dsui.evaluation.results import ResultRow, versions
 from dsui.report.columns import Figure, shared_parts
 from dsui.report.comparison import available, compare
-from dsui.report.figures.lines import ATTACKS, MISCLASSIFICATION, PAIRS, panels
+from dsui.report.figures.method_panels import ATTACKS, MISCLASSIFICATION, PAIRS, panels
 from dsui.report.html_table import text_table, to_html
 from dsui.report.run_data import RunResults
 from dsui.report.section import FoldedTable, Section
@@ -34,8 +34,8 @@ TABLES = {
 }
 ATTACKED = "Under attack by FGSM"
 LINES = (
-    "Points are means over the runs of a method, bars their deviations. The lines of DS-UI are dashed. A line has a "
-    "gap where its method has no figure."
+    "A point without a bar is a single run. A line has a gap where its method has no figure; data sets have no order, "
+    "so no line joins them."
 )
 
 

@@ -74,19 +74,22 @@ def _errors(data: RunData) -> Section:
     confidence = own.logits.double().softmax(1).amax(1)
     calibration = reliability(f"{key}-reliability", confidence, own.correct)
     errors = ~own.correct
-    section = Section(f"{key}-errors", "Its own errors", drawings=[calibration], sections=[_classes(data)])
+    section = Section(f"{key}-errors", "Its own errors", sections=[_classes(data)])
     if not bool(errors.any()):
         section.paragraphs.append("Every image is classified correctly, so there are no errors to find.")
+        section.drawings.append(calibration)
         return section
     if not bool(own.correct.any()):
         section.paragraphs.append("No image is classified correctly, so there is nothing to tell errors from.")
+        section.drawings.append(calibration)
         return section
     section.paragraphs.append(
         f"{int(errors.sum()):,} of {len(errors):,} images are misclassified. A good score is high for them."
     )
     drawn = {score_label(name): own.scores[name] for name in DRAWN if name in own.scores}
-    for name, kind in (("roc", ROC), ("precision-recall", PRECISION_RECALL), ("risk-coverage", RISK_COVERAGE)):
+    for name, kind in (("risk-coverage", RISK_COVERAGE), ("roc", ROC), ("precision-recall", PRECISION_RECALL)):
         section.drawings.append(curves(f"{key}-errors-{name}", kind, drawn, errors, "errors", "correct predictions"))
+    section.drawings.append(calibration)
     return section
 
 
@@ -111,8 +114,8 @@ def _foreign(data: RunData) -> Section:
         f"{key}-foreign",
         f"Foreign images: {foreign.name}",
         [
-            f"{len(foreign.labels):,} images of {foreign.name} against {len(own.labels):,} in-domain images. The less "
-            "the fitted Gaussians overlap, the better the two can be told apart."
+            f"{len(foreign.labels):,} images of {foreign.name} against {len(own.labels):,} in-domain images. A good "
+            "score is high for the foreign ones."
         ],
     )
     members = {name: own.labels == label for label, name in enumerate(classes) if bool((own.labels == label).any())}
@@ -148,9 +151,7 @@ def _densities(data: RunData) -> Section | None:
     if own.log_joint is not None and foreign.log_joint is not None:
         normal, abnormal = densest(own.log_joint, own.correct), least_dense(foreign.log_joint)
         drawing = profile(f"{key}-profile", classes, own.log_joint[normal], foreign.log_joint[abnormal], foreign.name)
-        section.paragraphs.append(
-            "An in-domain image should have a high density in one class, a foreign one a low density in all."
-        )
+        section.paragraphs.append("How densely the training images of each class lie where an image lies.")
         section.drawings.append(drawing)
         for images, index, is_foreign in ((own, normal, False), (foreign, abnormal, True)):
             section.images.extend(thumbnails(images, torch.tensor([index]), "log_density", classes, is_foreign))
@@ -169,10 +170,7 @@ def _features(data: RunData) -> Section | None:
     both = tsne(torch.cat([own.sample.features, foreign.sample.features]))
     ours, theirs = both[: len(labels)], both[len(labels) :]
     together = embedding(f"{key}-tsne-foreign", ours, labels, classes, (foreign.name, theirs))
-    explanation = (
-        "Features in two dimensions, by t-SNE. Which images are neighbours means something; sizes of clusters and long "
-        "distances do not."
-    )
+    explanation = "The features of the images, in two dimensions by t-SNE."
     return Section(f"{key}-features", "Features", [explanation], drawings=[alone, together])
 
 

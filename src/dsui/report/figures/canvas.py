@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from itertools import accumulate, count, cycle, pairwise
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 from xml.etree import ElementTree as ET
 
 from dsui.checks import require
+from dsui.report.figures.system_fonts import with_system_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,9 +44,6 @@ WIDTH, HEIGHT = 4.3, 2.9
 LEGEND_LINE = 0.2
 LEGEND_HANDLE, LEGEND_LETTER = 45.0, 5.2
 """Widths in points: of an entry of a legend without its text, and of each letter."""
-LONGEST_NAME = 24
-TICK_LETTERS, TICK_LETTER = 36, 0.045
-"""How many letters fit along the x-axis, and the height in inches of a letter in turned text."""
 PIXELS_PER_INCH = 200
 STYLE = {
     "font.family": "DejaVu Sans",
@@ -91,7 +89,7 @@ class SeriesStyle(NamedTuple):
 
 def class_colors() -> Iterator[str]:
     """A colour for each class where only dots tell them apart; the first ten differ."""
-    return cycle((BLUE, VERMILION, GREEN, PURPLE, OCHRE, SKY, "#d6336c", "#6f9e12", "#7048c6", "#868e96"))
+    return cycle((BLUE, VERMILION, GREEN, PURPLE, OCHRE, SKY, "#d6336c", "#6f9e12", "#8460d8", "#868e96"))
 
 
 def series_styles() -> Iterator[SeriesStyle]:
@@ -107,12 +105,14 @@ def series_styles() -> Iterator[SeriesStyle]:
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A finished figure. `name` becomes its file name; `description` is for readers who cannot see it."""
+    """A finished figure. `name` becomes its file name; `description` is for readers who cannot see it; `reading` is
+    one sentence that says how to read it: what is good, and what is not."""
 
     name: str
     figure: Figure
     caption: str
     description: str
+    reading: str
 
 
 P = ParamSpec("P")
@@ -127,7 +127,9 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
         require("matplotlib")
         from matplotlib import rc_context, rcdefaults, rcParams
 
-        with rc_context():
+        with rc_context(), warnings.catch_warnings():
+            # a letter that the font lacks gets a box in the layout, and its own form in a browser
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
             rcdefaults()
             rcParams.update(STYLE)  # type: ignore[arg-type]
             return draw(*args, **kwargs)
@@ -145,11 +147,13 @@ def new_panel(height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, Axe
     return figure, figure.add_subplot()
 
 
-def new_panels(rows: int, columns: int, height: float = HEIGHT, sharex: bool = False) -> tuple[Figure, list[Axes]]:
+def new_panels(
+    rows: int, columns: int, height: float = HEIGHT, sharex: bool = False, sharey: bool = False
+) -> tuple[Figure, list[Axes]]:
     """An empty figure with several pairs of axes, row by row, each as large as a panel."""
     figure, axes = new_panel(height * rows, WIDTH * columns)
     axes.remove()
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
     return figure, [each for row in grid for each in row]
 
 
@@ -173,26 +177,11 @@ def _legend_fits(labels: list[str], columns: int, width: float) -> bool:
     return sum(LEGEND_HANDLE + LEGEND_LETTER * max(map(len, part)) for part in parts) < 72 * width
 
 
-def set_named_ticks(figure: Figure, axes: Axes, places: Sequence[float], names: Sequence[str]) -> None:
-    """Names along the x-axis; where they would touch each other they are turned, and the figure grows."""
-    shown = [shorten(name) for name in names]
-    if sum(map(len, shown)) <= TICK_LETTERS:
-        axes.set_xticks(list(places), shown)
-        return
-    axes.set_xticks(list(places), shown, rotation=40, ha="right", rotation_mode="anchor")
-    figure.set_figheight(figure.get_figheight() + TICK_LETTER * max(map(len, shown)))
-
-
-def shorten(text: str) -> str:
-    """The name of a class or set, short enough for a figure."""
-    text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-    text = f" {text}" if text.startswith("_") else text  # matplotlib leaves names with a leading _ out of a legend
-    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
-
-
 @styled
 def to_png(drawing: Drawing) -> bytes:
-    return _render(drawing.figure, "png")
+    """Letters are drawn here and not by a browser: see `system_fonts`."""
+    with with_system_fonts(drawing.figure):
+        return _render(drawing.figure, "png")
 
 
 @styled
@@ -253,8 +242,5 @@ def _use_css_variables(style: str) -> str:
 def _render(figure: Figure, form: str, transparent: bool = False) -> bytes:
     stream = io.BytesIO()
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type")) if form == "svg" else {"Software": None}
-    with warnings.catch_warnings():
-        # a font without the letters of a script measures them wrongly, but a browser shows them correctly
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(stream, format=form, dpi=PIXELS_PER_INCH, metadata=metadata, transparent=transparent)
+    figure.savefig(stream, format=form, dpi=PIXELS_PER_INCH, metadata=metadata, transparent=transparent)
     return stream.getvalue()

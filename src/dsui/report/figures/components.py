@@ -7,9 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dsui.report.figures.canvas import Drawing, new_panel, shorten, styled
+from dsui.report.figures.canvas import Drawing, new_panel, styled
+from dsui.report.figures.names import shorten
 
 NAMED_CLASSES = 30
+READING = (
+    "Each row is a class: even colours mean that all its components are in use, one light cell in a dark row that one "
+    "component has taken over."
+)
 
 
 @styled
@@ -39,4 +44,5 @@ def component_usage(name: str, shares: Tensor, classes: Sequence[str]) -> Drawin
     used = entropy.exp()  # the perplexity: how many equal components would be as even
     caption = f"Shares of the {components} components in each class; even shares would be {1 / components:.0%}."
     largest = f"The largest component holds {shares[:, 0].min():.0%} to {shares[:, 0].max():.0%} of its class"
-    return Drawing(name, figure, caption, f"{largest}; in effect {used.min():.1f} to {used.max():.1f} are used.")
+    description = f"{largest}; in effect {used.min():.1f} to {used.max():.1f} are used."
+    return Drawing(name, figure, caption, description, READING)

@@ -27,6 +27,7 @@ class CurveKind(NamedTuple):
     metric: str
     x: str
     y: str
+    reading: str
     drawstyle: str = "default"
 
 
@@ -35,9 +36,33 @@ def _recall_precision(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]
     return recall, precision
 
 
-ROC = CurveKind(roc_curve, auroc, "auroc", "false alarms: {negatives} flagged", "{positives} flagged")
-PRECISION_RECALL = CurveKind(_recall_precision, aupr, "aupr", "recall: {positives} flagged", "precision", "steps-pre")
-RISK_COVERAGE = CurveKind(risk_coverage_curve, aurc, "aurc", "coverage: images kept", "risk: errors among kept")
+ROC = CurveKind(
+    roc_curve,
+    auroc,
+    "auroc",
+    "false alarms: {negatives} flagged",
+    "{positives} flagged",
+    "The closer a curve comes to the top left corner, the better the score; on the faint line it is mere chance.",
+)
+PRECISION_RECALL = CurveKind(
+    _recall_precision,
+    aupr,
+    "aupr",
+    "recall: {positives} flagged",
+    "precision",
+    "Read it from left to right, as more and more images are flagged: the higher a curve, the fewer of them are false "
+    "alarms.",
+    "steps-pre",
+)
+RISK_COVERAGE = CurveKind(
+    risk_coverage_curve,
+    aurc,
+    "aurc",
+    "coverage: images kept",
+    "risk: errors among kept",
+    "Read it from right to left, as the most uncertain images are set aside one by one: the lower a curve, the fewer "
+    "errors remain among the kept.",
+)
 
 
 @styled
@@ -77,7 +102,7 @@ def curves(
     caption = f"{title}; the legend gives {metric.title} in {metric.unit}, {better} is better."
     if kind is PRECISION_RECALL:
         caption += f" The faint line is chance: {100 * base_rate:.1f} %, the share of {positives} among all images."
-    return Drawing(name, figure, caption, f"{', '.join(areas)}.")
+    return Drawing(name, figure, caption, f"{', '.join(areas)}.", kind.reading)
 
 
 def thin_curve(x: Tensor, y: Tensor, points: int = POINTS) -> tuple[Tensor, Tensor]:

@@ -24,9 +24,9 @@ from dsui.report.figures.canvas import (
     new_panel,
     new_panels,
     series_styles,
-    shorten,
     styled,
 )
+from dsui.report.figures.names import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 LEGEND_CLASSES = 12
 """With more classes all of them share one colour and one line of the legend."""
 BINS, POINTS, FEW_POINTS = 40, 120, 33
+READING = "The narrower a curve, the more alike the images of that class are to the model."
+FOREIGN_READING = (
+    "The less the thick curve of foreign images overlaps those of the classes, the better the two can be told apart."
+)
 Values = NDArray[np.float64]
 
 
@@ -83,7 +87,8 @@ def distributions(
     add_legend_below(figure, axes)
     ours = "each class (histogram of all: filled)"
     who = f"{ours} and foreign images (histogram: outlined)" if foreign else ours
-    return Drawing(name, figure, f"{quantity[0].upper()}{quantity[1:]}: Gaussians fitted to {who}.", f"{description}.")
+    caption = f"{quantity[0].upper()}{quantity[1:]}: Gaussians fitted to {who}."
+    return Drawing(name, figure, caption, f"{description}.", FOREIGN_READING if foreign else READING)
 
 
 class FittedPanel(NamedTuple):
@@ -110,7 +115,7 @@ def fitted_distributions(name: str, panels: Sequence[FittedPanel], caption: str)
     for unused in grid[len(panels) :]:
         unused.remove()
     add_legend_below(figure, *grid[: len(panels)])
-    return Drawing(name, figure, caption, " ".join(descriptions))
+    return Drawing(name, figure, caption, " ".join(descriptions), FOREIGN_READING)
 
 
 def _draw_gaussians(axes: Axes, groups: Mapping[str, Gaussian], foreign: Mapping[str, Gaussian]) -> None:

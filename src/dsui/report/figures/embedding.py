@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from dsui.report.figures.canvas import INK, PAPER, Drawing, class_colors, new_panel, new_panels, shorten, styled
+from dsui.report.figures.canvas import INK, Drawing, class_colors, new_panel, new_panels, styled
+from dsui.report.figures.label_places import Label, write_labels
 from dsui.report.tsne import Positions
 
 if TYPE_CHECKING:
@@ -20,6 +21,16 @@ NAMED_CLASSES = 20
 """With more classes the figure does not name them."""
 SIDE = 3.9
 """Height of a panel in inches."""
+READING = (
+    "Images that lie together look alike to the model, so each class should form a group of its own; the size of a "
+    "group and long distances mean nothing."
+)
+FOREIGN_READING = (
+    "Images that lie together look alike to the model, so the crosses should keep away from the groups of the classes; "
+    "the size of a group and long distances mean nothing."
+)
+TOP = 0.8
+"""The share of a class's dots that its name should stand above; those further up may be strays."""
 DOT, ARM = 3.4, 0.011
 """The width of a dot in points, and the arm of a cross as a share of half the figure."""
 
@@ -45,12 +56,15 @@ def embedding(
 ) -> Drawing:
     """One panel."""
     figure, axes = new_panel(height=SIDE)
-    _draw_embedding(axes, EmbeddingPanel(positions, labels, classes, foreign))
+    panel = EmbeddingPanel(positions, labels, classes, foreign)
+    _draw_dots(axes, panel)
+    _name_classes(axes, panel)
     shown = f"{len(positions)} in-domain images" + (
         "" if foreign is None else f" and {len(foreign[1])} of {foreign[0]}"
     )
     caption = f"t-SNE of {shown}{'' if foreign is None else ' (crosses)'}; axes without units."
-    return Drawing(name, figure, caption, f"Each dot is an image, coloured by its class{_listed(classes)}.")
+    description = f"Each dot is an image, coloured by its class{_listed(classes)}."
+    return Drawing(name, figure, caption, description, READING if foreign is None else FOREIGN_READING)
 
 
 @styled
@@ -58,42 +72,57 @@ def embeddings(name: str, panels: Sequence[EmbeddingPanel], caption: str) -> Dra
     """Panels beside each other, two in a row, each below its title."""
     figure, grid = new_panels(-(-len(panels) // 2), 2, height=SIDE)
     for axes, panel in zip(grid, panels, strict=False):
-        _draw_embedding(axes, panel)
+        _draw_dots(axes, panel)
         axes.set_title(panel.title)
     for unused in grid[len(panels) :]:
         unused.remove()
+    for axes, panel in zip(grid, panels, strict=False):
+        _name_classes(axes, panel)
     counts = "; ".join(
         f"{panel.title}: {len(panel.positions)} images"
         + ("" if panel.foreign is None else f" and {len(panel.foreign[1])} of {panel.foreign[0]} (crosses)")
         for panel in panels
     )
     classes = dict.fromkeys(name for panel in panels for name in panel.classes)
-    return Drawing(
-        name, figure, caption, f"Each dot is an image, coloured by its class{_listed([*classes])}. {counts}."
-    )
+    description = f"Each dot is an image, coloured by its class{_listed([*classes])}. {counts}."
+    return Drawing(name, figure, caption, description, FOREIGN_READING)
 
 
-def _draw_embedding(axes: Axes, panel: EmbeddingPanel) -> None:
-    positions, labels, classes, foreign, _ = panel
-    everywhere = positions if foreign is None else np.concatenate([positions, foreign[1]])
+def _draw_dots(axes: Axes, panel: EmbeddingPanel) -> None:
+    everywhere = _all_positions(panel)
     low, high = everywhere.min(0), everywhere.max(0)
     centre, half = (low + high) / 2, 0.55 * max(float((high - low).max()), 1e-9)
     axes.set(xlim=(centre[0] - half, centre[0] + half), ylim=(centre[1] - half, centre[1] + half), aspect="equal")
     axes.set(xticks=[], yticks=[])
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    if foreign is not None:
+    if panel.foreign is not None:
         arm = ARM * half
-        _segments(axes, foreign[1], [(-arm, -arm, arm, arm), (-arm, arm, arm, -arm)], INK, width=0.6)
-    for label, (text, color) in enumerate(zip(classes, class_colors(), strict=False)):
-        own = positions[(labels == label).numpy()]
-        if len(own) == 0:
-            continue
-        _segments(axes, own, [(-1e-4 * half, 0.0, 1e-4 * half, 0.0)], color, width=DOT)
-        if len(classes) <= NAMED_CLASSES:
-            frame = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.7, "pad": 0.8}
-            x, y = float(np.median(own[:, 0])), float(np.quantile(own[:, 1], 0.95)) + 0.03 * half
-            axes.text(x, y, shorten(text), ha="center", va="bottom", color=INK, fontsize=9, bbox=frame)
+        _segments(axes, panel.foreign[1], [(-arm, -arm, arm, arm), (-arm, arm, arm, -arm)], INK, width=0.6)
+    for (_, own), color in zip(_by_class(panel), class_colors(), strict=False):
+        if len(own) > 0:
+            _segments(axes, own, [(-1e-4 * half, 0.0, 1e-4 * half, 0.0)], color, width=DOT)
+
+
+def _name_classes(axes: Axes, panel: EmbeddingPanel) -> None:
+    """Above the dots of each class that has any."""
+    if len(panel.classes) > NAMED_CLASSES:
+        return
+    gap = 0.015 * (axes.get_ylim()[1] - axes.get_ylim()[0])
+    labels = []
+    for text, own in _by_class(panel):
+        if len(own) > 0:
+            x, y = np.median(own, axis=0).tolist()
+            labels.append(Label(text, (x, float(np.quantile(own[:, 1], TOP)) + gap), (x, y)))
+    write_labels(axes, labels, _all_positions(panel))
+
+
+def _by_class(panel: EmbeddingPanel) -> list[tuple[str, Positions]]:
+    return [(text, panel.positions[(panel.labels == label).numpy()]) for label, text in enumerate(panel.classes)]
+
+
+def _all_positions(panel: EmbeddingPanel) -> Positions:
+    return panel.positions if panel.foreign is None else np.concatenate([panel.positions, panel.foreign[1]])
 
 
 def _segments(axes: Axes, positions: Positions, strokes: Sequence[tuple[float, ...]], color: str, width: float) -> None:

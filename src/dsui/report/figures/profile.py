@@ -11,16 +11,22 @@ from torch import Tensor
 
 from dsui.report.figures.canvas import (
     BLUE,
+    HEIGHT,
     VERMILION,
     Drawing,
     add_legend_below,
     new_panel,
-    set_named_ticks,
-    shorten,
     styled,
 )
+from dsui.report.figures.names import shorten
 
 NAMED_CLASSES = 20
+AROUND, ROW = 0.8, 0.2
+"""Inches of the axis with its label, and of a class."""
+READING = (
+    "A dot tells how well the image fits a class: the in-domain image should fit one class far better than all others, "
+    "the foreign image should fit none well."
+)
 
 
 def densest(log_joint: Tensor, correct: Tensor) -> int:
@@ -37,24 +43,22 @@ def least_dense(log_joint: Tensor) -> int:
 @styled
 def profile(name: str, classes: Sequence[str], normal: Tensor, abnormal: Tensor, foreign: str) -> Drawing:
     """`normal` and `abnormal`: [C] ln(w_i GMM_i(z)) of one image each; `foreign` names the set of the abnormal one."""
-    figure, axes = new_panel()
+    named = len(classes) <= NAMED_CLASSES
+    figure, axes = new_panel(height=AROUND + ROW * len(classes) if named else HEIGHT)
     numbers = range(len(classes))
     descriptions = []
-    for label, values, color, marker, line in (
-        ("in-domain image", normal, BLUE, "o", "-"),
-        (f"image of {foreign}", abnormal, VERMILION, "X", ":"),
+    for label, values, color, marker in (
+        ("in-domain image", normal, BLUE, "o"),
+        (f"image of {foreign}", abnormal, VERMILION, "X"),
     ):
-        axes.plot(
-            numbers, values.tolist(), color=color, marker=marker, linestyle=line, linewidth=0.8, label=shorten(label)
-        )
+        axes.plot(values.tolist(), numbers, color=color, marker=marker, linestyle="none", label=shorten(label))
         top = int(values.argmax())
         descriptions.append(
             f"The {label} is densest in {classes[top]} at {values[top]:.4g} nats, least at {values.min():.4g}"
         )
-    if len(classes) <= NAMED_CLASSES:
-        set_named_ticks(figure, axes, numbers, classes)
-    axes.set(xlabel="class", ylabel="log-density, weighted (nats)")
-    axes.grid(axis="x", visible=False)
+    if named:
+        axes.set_yticks(numbers, [*map(shorten, classes)])
+    axes.set(ylim=(len(classes) - 0.5, -0.5), ylabel="class", xlabel="log-density (nats)")
     add_legend_below(figure, axes)
     caption = "Class densities of the densest in-domain image and of the least dense foreign one."
-    return Drawing(name, figure, caption, f"{'. '.join(descriptions)}.")
+    return Drawing(name, figure, caption, f"{'. '.join(descriptions)}.", READING)

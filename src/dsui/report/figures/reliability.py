@@ -7,6 +7,11 @@ from torch import Tensor
 from dsui.evaluation.reliability import BINS, ece, reliability_bins
 from dsui.report.figures.canvas import BLUE, FAINT, Drawing, new_panel, styled
 
+READING = (
+    "Below the faint line the model is more confident than it is right, above it less; the bars show how many images "
+    "have each confidence."
+)
+
 
 @styled
 def reliability(name: str, confidence: Tensor, correct: Tensor) -> Drawing:
@@ -32,4 +37,4 @@ def reliability(name: str, confidence: Tensor, correct: Tensor) -> Drawing:
         f"{accuracy:.0%} at {confident:.0%}"
         for confident, accuracy in zip(bins.confidence[filled].tolist(), bins.accuracy[filled].tolist(), strict=True)
     ]
-    return Drawing(name, figure, caption, f"Accuracy at mean confidence: {', '.join(points)}.")
+    return Drawing(name, figure, caption, f"Accuracy at mean confidence: {', '.join(points)}.", READING)

@@ -15,6 +15,10 @@ Log = Sequence[Mapping[str, Any]]
 COUNTERS = {"epoch", "step"}
 BEHIND_TERMS = {"accuracy", "seconds"}
 """A stage that trains no classifier has no accuracy."""
+LOSS_READING = "The loss should fall and then stay flat; where it still falls at the end, more epochs may help."
+ACCURACY_READING = (
+    "The line should rise and then stay flat; on images that the model was not trained on, the accuracy is lower."
+)
 
 
 @styled
@@ -39,7 +43,7 @@ def losses(name: str, log: Log) -> Drawing:
     add_legend_below(figure, axes)
     terms_too = "" if len(series) == 1 else " and its terms before weighting"
     caption = f"Loss on training images{terms_too}; lower is better."
-    return Drawing(name, figure, caption, f"Over the epochs: {'; '.join(ranges)}.")
+    return Drawing(name, figure, caption, f"Over the epochs: {'; '.join(ranges)}.", LOSS_READING)
 
 
 @styled
@@ -49,7 +53,7 @@ def accuracies(name: str, log: Log) -> Drawing:
     _line(axes, points, color=BLUE)
     axes.set(xlabel="epoch", ylabel="accuracy (%)", ylim=(min(0, *(y for _, y in points)), 103))
     caption = "Accuracy on training images, as augmented for training; higher is better."
-    return Drawing(name, figure, caption, f"From {points[0][1]:.1f} % to {points[-1][1]:.1f} %.")
+    return Drawing(name, figure, caption, f"From {points[0][1]:.1f} % to {points[-1][1]:.1f} %.", ACCURACY_READING)
 
 
 def _points(log: Log, key: str) -> list[tuple[int, float]]:
