@@ -40,3 +40,8 @@ METRICS = {
     "nll": MetricFormat("NLL", False, "nats", 1, 4),
     "brier": MetricFormat("Brier", False, "", 1, 4),
 }
+
+
+def format_of(metric: str) -> MetricFormat:
+    """How a metric is shown; one that nothing here knows has no direction."""
+    return METRICS.get(metric, MetricFormat(metric, None, "", 1, 4))
