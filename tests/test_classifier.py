@@ -259,7 +259,7 @@ def test_it_trains_in_any_thread_and_says_what_it_does_when_asked(capsys: pytest
     thread.start()
     thread.join()
     assert hasattr(made[0], "predictor_")
-    assert capsys.readouterr().err.startswith("epoch 0: loss ")
+    assert capsys.readouterr().err.startswith("epoch 1/1: loss ")
 
 
 def test_an_interruption_is_pythons_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -285,9 +285,9 @@ def test_scores_that_reports_choose_are_scores_of_the_table() -> None:
     assert set(FOREIGN_SCORES) <= set(NAMES)
 
 
-def test_joint_scores_and_variants_are_shown_only_on_request() -> None:
-    shown = [name for name in NAMES if not is_variant(name)]
-    assert shown == [
+def test_joint_scores_and_variants_are_no_usual_scores() -> None:
+    usual = [name for name in NAMES if not is_variant(name)]
+    assert usual == [
         *("max_probability", "entropy", "density_max_probability", "mutual_information"),
         *("energy", "log_density", "uncertainty", "foreignness"),
     ]

@@ -46,7 +46,8 @@ from dsui.runs.recipe_file import changed, load_recipe, method_options
 from dsui.runs.saved_thresholds import save_thresholds
 from dsui.runs.weights import read_metadata
 from dsui.training.distributed import World
-from dsui.training.loop import WARNING, InterruptedRun, fit
+from dsui.training.loop import InterruptedRun, fit
+from dsui.training.reporter import ACCURACY, HELD_OUT_ACCURACY, WARNING
 
 LABELS = "labels"
 """Key in the metadata of the weights: the classes as the user called them, which may be numbers."""
@@ -97,7 +98,7 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             run = Path(closing.enter_context(TemporaryDirectory())) / "run"
             try:
                 chosen = training_images(config, whole)
-                fit(config, chosen, run, device, World(), _Lines(self.verbose), held_out=held_out)
+                fit(config, chosen, run, device, World(), _Lines(self.verbose, config.recipe.epochs), held_out=held_out)
             except InterruptedRun as error:
                 raise KeyboardInterrupt from error
             self._adopt(Predictor.load(run, device, own), classes)
@@ -221,20 +222,27 @@ def _plain(value: Any) -> Any:
 
 
 class _Lines:
-    """A line for each epoch, or nothing."""
+    """A line for each of `epochs`, counted from 1 as `dsui train` does; without `verbose` nothing but warnings."""
 
-    def __init__(self, verbose: bool) -> None:
-        self.verbose = verbose
+    def __init__(self, verbose: bool, epochs: int) -> None:
+        self.verbose, self.epochs = verbose, epochs
 
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
 
     def epoch(self, row: dict[str, object]) -> None:
-        if self.verbose:
-            figures = ", ".join(f"{name} {row[name]:.4g}" for name in ("loss", "accuracy", "seconds") if name in row)
-            print(f"epoch {row['epoch']}: {figures}", file=sys.stderr)
+        epoch = row["epoch"]
+        assert isinstance(epoch, int)
+        shown = ("loss", ACCURACY, HELD_OUT_ACCURACY, "seconds")
+        figures = ", ".join(f"{name.replace('_', ' ')} {row[name]:.4g}" for name in shown if name in row)
+        self._print(f"epoch {epoch + 1}/{self.epochs}: {figures}")
         if WARNING in row:
             warnings.warn(str(row[WARNING]), stacklevel=2)
 
     def note(self, sentence: str) -> None: ...
 
-    def stopping(self) -> None: ...
+    def stopping(self) -> None:
+        self._print("finishing this step; a second Ctrl-C stops at once.")
+
+    def _print(self, line: str) -> None:
+        if self.verbose:
+            print(line, file=sys.stderr)

@@ -27,7 +27,7 @@ class Score(NamedTuple):
     label: str | None = None
     """What readers of tables and figures see instead of the name."""
     variant: bool = False
-    """Whether it is a variant of another score: then `dsui evaluate` writes it, and shows it only on request."""
+    """Whether it is a variant of another score, which a list of the usual ones leaves out."""
     drawn: bool = False
     """Whether the figures of a report show it."""
     secondary: bool = False
@@ -72,7 +72,7 @@ _VARIANTS = {score.name for score in TABLE if score.variant}
 
 
 def is_variant(name: str) -> bool:
-    """Whether a score is shown only on request; every joint one is, also that of a detector."""
+    """Whether a list of the usual scores leaves it out; it does every joint one, also that of a detector."""
     return name in _VARIANTS or name.startswith(SIRC)
 
 

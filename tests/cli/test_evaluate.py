@@ -56,13 +56,14 @@ def rows_in(run: Path) -> list[ResultRow]:
 
 def test_all_tasks_are_asked_and_every_row_is_kept(shelf: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(shelf / "open", tmp_path / "open"))
-    result = dsui("evaluate", run, "--epsilons", "0.1", "--root", tmp_path)
+    result = dsui("evaluate", run, "--tasks", "all", "--epsilons", "0.1", "--root", tmp_path)
     assert result.exit_code == 0
     rows = rows_in(run)
     assert list(dict.fromkeys(row.task for row in rows)) == ["accuracy", *TASKS]
     assert {row.foreign for row in rows} == {None, "photos", "unknown", "noise", 0.1}
     assert "open: msp on digits, small, recipe demo, epochs=2, calibration=0.1, seed 0" in result.stdout
-    for words in ("misclassification", "photos", "open-set", "noise", "ε 0.1", "Max.P.", "accuracy of the prediction"):
+    questions = ("Accuracy", "errors", "foreign images: photos", "unknown classes", "noise", "attacks by FGSM: ε 0.1")
+    for words in questions:
         assert words in result.stdout
     held = dsui("evaluate", run, *MISSED, "--on", "held-out", "--json")
     assert {json.loads(line)["protocol"] for line in held.stdout.splitlines()} == {
@@ -110,10 +111,23 @@ def test_held_out_images_are_judged_by_themselves(shelf: Path, tmp_path: Path) -
 
 
 def test_all_means_what_a_run_can_be_asked(run: Path, tmp_path: Path) -> None:
-    assert dsui("evaluate", run, "--epsilons", "0.1", "--root", tmp_path).exit_code == 0
+    assert dsui("evaluate", run, "--tasks", "all", "--epsilons", "0.1", "--root", tmp_path).exit_code == 0
     assert {row.task for row in rows_in(run)} == {"accuracy", *TASKS} - {"open-set"}
     assert {row.foreign for row in rows_in(run)} == {None, "photos", "noise", 0.1}
     assert len(EPSILONS) == 13
+
+
+@pytest.mark.parametrize(
+    ("words", "strengths"), [([], 0), (["--tasks", "all"], 13), (["--tasks", "fgsm"], 13), (["--epsilons", "0.1"], 1)]
+)
+def test_a_run_is_attacked_only_when_somebody_asks(run: Path, tmp_path: Path, words: list[str], strengths: int) -> None:
+    result = dsui("evaluate", run, *words, "--root", tmp_path)
+    assert result.exit_code == 0
+    assert len({row.foreign for row in rows_in(run) if row.task == "fgsm"}) == strengths
+    assert ("noise" in {row.task for row in rows_in(run)}) == (words != ["--tasks", "fgsm"])
+    assert ("attacks by FGSM" in result.stdout) == bool(strengths)
+    assert ("the 3 weakest of 13" in result.stdout) == (words == ["--tasks", "all"])
+    assert result.stdout.count("ε ") == min(strengths, 3 if words == ["--tasks", "all"] else 13)
 
 
 def test_json_prints_the_rows_that_were_written(run: Path) -> None:
@@ -153,13 +167,14 @@ def test_every_format_is_what_it_says(run: Path) -> None:
     lines = list(csv.DictReader(io.StringIO(shown["csv"])))
     table = json.loads(shown["json"])
     auroc = {row.score: row.metrics["auroc"] for row in rows_in(run)[1:8]}
+    auroc = {"uncertainty": auroc["uncertainty"], **auroc}  # the recommended score comes first
     assert [float(line["misclassification AUROC"]) for line in lines] == list(auroc.values())
     assert [line["cells"][0]["mean"] for line in table["lines"]] == list(auroc.values())
     assert shown["latex"].count(r"\\") == 9  # two lines of header and seven scores
     assert shown["latex"].startswith("\\begin{table}")
     body = [line for line in shown["markdown"].splitlines() if line.startswith("|")]
     assert {line.count(" | ") for line in body} == {3}
-    assert f"{100 * auroc['entropy']:.2f}" in shown["terminal"]
+    assert f"{100 * auroc['uncertainty']:.2f}" in shown["terminal"]
 
 
 FORMATS = ("terminal", "markdown", "latex", "csv", "json")
@@ -171,22 +186,40 @@ def test_only_the_scores_asked_for_are_shown_and_all_are_written(run: Path) -> N
     assert len(rows_in(run)) == 8
 
 
-def test_the_screen_leaves_out_variants_of_scores_and_says_how_to_see_them(run: Path) -> None:
+def test_the_screen_shows_the_recommended_score_and_says_how_to_see_the_others(run: Path) -> None:
     result = dsui("evaluate", run, *MISSED)
-    assert "Max.P." in result.stdout
-    assert "uncertainty" in result.stdout
-    for variant in ("sirc_energy", "max_logit"):
-        assert variant not in result.stdout
+    assert "by uncertainty *" in result.stdout
+    assert "* the recommended score." in result.stdout
+    for other in ("Max.P.", "sirc_energy", "max_logit"):
+        assert other not in result.stdout
+    assert "6 more scores are in" in result.stderr
     assert "--scores all shows them" in result.stderr
     everything = dsui("evaluate", run, *MISSED, "--scores", "all")
-    for variant in ("sirc_energy", "max_logit"):
-        assert variant in everything.stdout
+    errors = everything.stdout.partition("Finding errors")[2].splitlines()
+    scores = [line.split("  ")[0] for line in errors[3:] if "  " in line]
+    assert scores[0] == "uncertainty *", "the recommended score comes first"
+    for other in ("Max.P.", "sirc_energy", "max_logit"):
+        assert other in scores
     assert "--scores all" not in everything.stderr
 
 
-def test_a_methods_own_score_is_no_variant_whatever_it_begins_with(tmp_path: Path) -> None:
+def test_a_run_has_a_table_for_each_question_that_fits_sixty_columns(run: Path, tmp_path: Path) -> None:
+    shown = [dsui("evaluate", run, "--root", tmp_path, "--scores", scores).stdout for scores in ("", "all")]
+    with pytest.MonkeyPatch.context() as narrow:
+        narrow.setenv("COLUMNS", "60")
+        shown += [dsui("evaluate", run, "--root", tmp_path, "--scores", scores).stdout for scores in ("", "all")]
+    for text in shown:
+        titles = [line for line in text.splitlines() if line.startswith(("Accuracy and", "Finding"))]
+        assert [" ".join(title.split()[:2]).strip(",:") for title in titles] == [
+            *("Accuracy and", "Finding errors", "Finding foreign", "Finding noise")
+        ]
+    assert max(map(len, shown[2].splitlines())) <= 60
+    assert max(map(len, shown[3].splitlines())) <= 60
+
+
+def test_a_methods_own_score_is_shown_when_asked_for(tmp_path: Path) -> None:
     own = digit_runs.own_copy(digit_runs.run("logitnorm"), tmp_path / "logitnorm")
-    assert "normalized" in dsui("evaluate", own, *MISSED).stdout
+    assert "normalized" in dsui("evaluate", own, *MISSED, "--scores", "normalized,uncertainty").stdout
 
 
 def test_detectors_are_scores_too(run: Path) -> None:
@@ -358,7 +391,7 @@ def test_rows_of_a_run_that_may_only_be_read_are_kept_elsewhere(
     for times in (1, 2):
         result = dsui("evaluate", run, *MISSED, "--out", rows)
         assert result.exit_code == 0, result.output
-        assert "misclassification" in result.stdout, "the table is printed"
+        assert "Finding errors" in result.stdout, "the tables are printed"
         found, problems = read([rows])
         assert (len({row.score for row in found}) > 5, problems) == (True, [])
         assert len(found) % times == 0

@@ -18,7 +18,8 @@ from dsui.experiments.grid import Cell
 from dsui.experiments.grid_file import parse_grid
 from dsui.experiments.study import State, Study
 from dsui.experiments.study_table import study_table
-from dsui.training.loop import InterruptedRun, SilentReporter
+from dsui.training.loop import InterruptedRun
+from dsui.training.reporter import SilentReporter
 from tests.support.tiny_grid import CONTEXT, TINY, figures, rkl_reads_msp, row_of, run_study, tiny_study  # noqa: F401
 
 

@@ -27,7 +27,8 @@ from dsui.experiments.verification import (
     run_experiment,
     shipped_grid,
 )
-from dsui.training.loop import InterruptedRun, SilentReporter
+from dsui.training.loop import InterruptedRun
+from dsui.training.reporter import SilentReporter
 from tests.support.result_row import ROW
 
 CONTEXT = RunContext(root=None, device=torch.device("cpu"), keep_outputs=False, reporter=SilentReporter())

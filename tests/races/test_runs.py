@@ -22,7 +22,8 @@ from dsui.runs.config import RunConfig
 from dsui.runs.model import run_facts
 from dsui.runs.weights import load_weights
 from dsui.training.distributed import World
-from dsui.training.loop import SilentReporter, fit
+from dsui.training.loop import fit
+from dsui.training.reporter import SilentReporter
 from tests.support.command_line import dsui
 from tests.support.digit_runs import CPU, digit_config, own_copy, run
 from tests.support.racing import at_once, forks, rounds, started

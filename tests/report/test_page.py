@@ -50,7 +50,8 @@ from dsui.runs.model import RunFacts, run_facts
 from dsui.runs.recipe_file import load_recipe, method_options
 from dsui.runs.weights import load_weights, save_weights
 from dsui.training.distributed import World
-from dsui.training.loop import SilentReporter, fit
+from dsui.training.loop import fit
+from dsui.training.reporter import SilentReporter
 from tests.support.result_row import ROW
 
 CPU = torch.device("cpu")

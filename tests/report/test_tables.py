@@ -223,3 +223,51 @@ def test_table_without_lines_or_columns_is_still_a_table() -> None:
         for form in (to_markdown, to_latex, to_csv, to_json):
             assert form(table)
         assert terminal(table).startswith("t\n")
+
+
+GROUPED = Table(
+    "t",
+    (UP, DOWN),
+    tuple(
+        Line(label, (Entry(auroc, 0.01), Entry(auroc / 10)), group=group)
+        for group, label, auroc in (
+            ("svhn", "a", 0.9),
+            ("svhn", "b", 0.8),
+            ("photos", "a", 0.99),
+            ("photos", "b", 0.98),
+        )
+    ),
+)
+
+
+def test_lines_compete_within_their_group() -> None:
+    assert GROUPED.places(0) == ["best", "second", "best", "second"]
+    assert GROUPED.places(1) == ["second", "best", "second", "best"]
+    assert "Best of each group bold" in GROUPED.caption
+
+
+@pytest.mark.parametrize("width", [200, 22])
+def test_a_group_stands_below_its_name_in_the_columns_of_the_others(width: int) -> None:
+    lines = [line.rstrip() for line in terminal(GROUPED, width).splitlines()]
+    for begin in [place for place, line in enumerate(lines) if line.startswith("method")]:
+        assert (lines[begin + 2], lines[begin + 5]) == ("svhn", "photos")
+        rows = [lines[begin + place] for place in (3, 4, 6, 7)]
+        assert [row[:3] for row in rows] == ["  a", "  b"] * 2
+        assert len({row.index(".") for row in rows}) == 1, "decimal points below each other"
+    assert sum(line.startswith("svhn") for line in lines) == (1 if width == 200 else 2)
+
+
+def test_a_group_of_one_line_with_its_name_has_no_heading() -> None:
+    alone = [Line(name, (Entry(mean),), group=name) for name, mean in (("svhn", 0.9), ("photos", 0.8))]
+    table = Table("t", (UP,), tuple(alone))
+    assert table.places(0) == [None, None], "different images do not compete"
+    assert [line.split()[0] for line in terminal(table).splitlines()[5:7]] == ["svhn", "photos"]
+
+
+def test_other_forms_name_the_group_in_the_line() -> None:
+    assert [row["method"] for row in csv.DictReader(io.StringIO(to_csv(GROUPED)))] == [
+        *("svhn, a", "svhn, b", "photos, a", "photos, b")
+    ]
+    for form in (to_markdown, to_latex):
+        assert "photos, b" in form(GROUPED)
+    assert [line["group"] for line in json.loads(to_json(GROUPED))["lines"]] == ["svhn", "svhn", "photos", "photos"]

@@ -65,6 +65,8 @@ def test_a_file_that_cannot_be_read_is_a_problem_and_not_an_error(tmp_path: Path
         b'{"step": -1}',
         b'{"seconds": true}',
         b'{"loss": []}',
+        b'{"held_out_accuracy": 1.5}',
+        b'{"held_out_accuracy": "0.5"}',
         b"[" * 9999,
     ],
 )
@@ -78,14 +80,15 @@ def test_epochs_are_the_rows_with_all_figures(tmp_path: Path) -> None:
     full = {"epoch": 0, "step": 3, "loss": 1.5, "cross_entropy": 1, "accuracy": 0.5, "seconds": 2.0, "alive": [0.5]}
     rows: list[dict[str, object]] = [
         full,
+        {**full, "held_out_accuracy": 0.25},
         {"epoch": 1, "step": 6},
         {**full, "cross_entropy": "x"},
         {**full, "loss": float("nan")},
     ]
     (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     log = read_log(tmp_path / "log.jsonl")
-    assert len(log.rows) == 4
-    assert [row["loss"] for row in log.epochs] == [1.5, pytest.approx(float("nan"), nan_ok=True)]
+    assert len(log.rows) == 5
+    assert [row["loss"] for row in log.epochs] == [1.5, 1.5, pytest.approx(float("nan"), nan_ok=True)]
 
 
 def test_a_pipe_is_a_problem_and_not_waited_for(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from dsui.runs.images import held_out_images, training_images
 from dsui.runs.model import run_facts
 from dsui.runs.recipe_file import load_recipe, method_options
 from dsui.training.distributed import World
-from dsui.training.loop import SilentReporter, fit
+from dsui.training.loop import fit
+from dsui.training.reporter import SilentReporter
 
 CPU = torch.device("cpu")
 HELD_OUT = 0.2

@@ -14,7 +14,7 @@ from dsui.experiments.grid import Cell
 from dsui.experiments.grid_file import parse_grid
 from dsui.experiments.study import Study
 from dsui.methods.rkl import ReversePriorNetwork
-from dsui.training.loop import SilentReporter
+from dsui.training.reporter import SilentReporter
 
 TINY = """
 title: Tiny

@@ -15,8 +15,9 @@ from dsui.errors import DsuiError
 from dsui.runs.config import RunConfig
 from dsui.runs.recipe_file import load_recipe
 from dsui.training.distributed import World
-from dsui.training.loop import SilentReporter, fit
+from dsui.training.loop import fit
 from dsui.training.memory import release
+from dsui.training.reporter import SilentReporter
 from dsui.training.step import Mode, own_stream
 from dsui.training.trainer import Trainer
 

@@ -1,4 +1,4 @@
-"""`dsui compare`: a table of methods with means and deviations over runs, and marks of significant differences."""
+"""`dsui compare`: methods beside each other, with means and deviations over runs, and marks of what is significant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli import names
-from dsui.cli.arguments import Json, Quiet, check_name, parse_names, parse_path, split_names
+from dsui.cli.arguments import Json, Quiet, check_name, parse_names, parse_path
 from dsui.cli.errors import UsageError
 from dsui.cli.names import completion
 from dsui.cli.output import Format, TableFile, TableFormat, check_format, write_table
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dsui.evaluation.results import ResultRow
+    from dsui.report.comparison_tables import QuestionTables
 
-METRICS = "accuracy,auroc,aupr,aurc"
-SCORES = "max_probability,entropy,uncertainty,prediction"
+METRICS = ("accuracy", "auroc", "aupr", "aurc")
+SCORES = ("max_probability", "entropy", "uncertainty", "prediction")
+"""The columns of the one wide table, where none are asked for."""
+HINT = "More: --scores all or NAMES, --metrics all or NAMES; --wide or --out FILE for one table of all."
 MOST_NOTES = 5
 """Of results files, at most this many unusable lines are named."""
 
@@ -52,25 +55,31 @@ def compare(
         ),
     ] = "",
     score: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--score",
             "--scores",
             metavar="NAMES",
-            help="Show only these scores.",
-            autocompletion=completion(names.scores),
+            help="Show these scores, or all.  [default: the recommended one]",
+            autocompletion=completion(lambda: ("all", *names.scores())),
         ),
-    ] = SCORES,
+    ] = None,
     metric: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--metric",
             "--metrics",
             metavar="NAMES",
-            help="Show only these metrics.",
-            autocompletion=completion(names.metrics),
+            help="Show these metrics, or all.  [default: two or three for each question]",
+            autocompletion=completion(lambda: ("all", *names.metrics())),
         ),
-    ] = METRICS,
+    ] = None,
+    wide: Annotated[
+        bool,
+        typer.Option(
+            "--wide", help="One table with a column for every figure, as --out and the other formats have it."
+        ),
+    ] = False,
     published: Annotated[bool, typer.Option("--published", help="Add the figures printed in the paper.")] = False,
     welch: Annotated[
         bool, typer.Option("--welch", help="Use Welch's test, which does not assume equal variances.")
@@ -85,8 +94,9 @@ def compare(
 ) -> None:
     """Compare methods over their runs.
 
-    Prints means and deviations over the runs of each method, and marks where a method differs significantly
-    from the reference.
+    Prints a table for each question: accuracy, errors, foreign images, noise. Cells are means and deviations over
+    the runs of each method; marks say where a method differs significantly from the reference. Files and the formats
+    for programs hold one wide table of more scores.
 
     Example: dsui compare runs/* --task misclassification --score entropy
     """
@@ -94,28 +104,56 @@ def compare(
     from dsui.evaluation.paper_tables import paper_rows
     from dsui.report import comparison
     from dsui.report.comparison_lines import with_prediction_stream
+    from dsui.report.comparison_questions import usual_figures
+    from dsui.report.comparison_tables import compare_by_question
 
     rows = _read_rows(runs or [], results, quiet)
     quoted = [with_prediction_stream(row) for row in paper_rows()] if published else []
-    available = comparison.available(rows, quoted)
-    figures, defaults = available, {"score": SCORES, "metric": METRICS}
-    for field, text in {"data": data, "task": task, "score": score, "metric": metric}.items():
+    figures = available = comparison.available(rows, quoted)
+    one_table = wide or as_json or out is not None or table_format is not Format.terminal
+    defaults = {"score": SCORES, "metric": METRICS} if one_table else {"score": ("all",), "metric": ("all",)}
+    for field, text in {"data": data or "all", "task": task or "all", "score": score, "metric": metric}.items():
         choices = [value for figure in available if (value := getattr(figure, field)) is not None]
         kind = "data set" if field == "data" else field
-        kept = split_names(text) if text == defaults.get(field) else parse_names(kind, text or "all", choices)
-        figures = [figure for figure in figures if getattr(figure, field) in (None, *kept)]
+        kept = defaults[field] if text is None else parse_names(kind, text or "all", choices)
+        figures = [figure for figure in figures if "all" in kept or getattr(figure, field) in (None, *kept)]
+    if not one_table:
+        asked = {"every_score": score is not None, "every_metric": metric is not None, "every_attack": "fgsm" in task}
+        figures = usual_figures(figures, [*rows, *quoted], **asked)
     if not figures:
         raise DsuiError("no figure is left; loosen --data, --task, --score or --metric.")
-    table = comparison.compare(
-        rows, figures, quoted=quoted, reference=reference or "dsui", equal_variances=not welch, correct=holm
-    )
+    against = reference or "dsui"
+    if one_table:
+        table = comparison.compare(
+            rows, figures, quoted=quoted, reference=against, equal_variances=not welch, correct=holm
+        )
+        lines = [line.label for line in table.lines]
+    else:
+        tables = compare_by_question(
+            rows, figures, quoted=quoted, reference=against, equal_variances=not welch, correct=holm
+        )
+        lines = list(tables.names)
     if reference is not None:
-        lines = [*(row.method for row in rows), *(line.label for line in table.lines)]
-        check_name("method for --reference", reference, lines)
+        check_name("method for --reference", reference, [*(row.method for row in rows), *lines])
+    if not one_table:
+        _print_questions(tables, HINT if score is None and metric is None and not quiet else "")
+        return
     if as_json:
         write_table(table, Format.json, None)
     if out is not None or not as_json:
         write_table(table, table_format, out)
+
+
+def _print_questions(tables: QuestionTables, hint: str) -> None:
+    from rich.text import Text
+
+    from dsui.cli.terminal import stdout_console
+    from dsui.report.comparison_terminal import to_terminal
+
+    console = stdout_console()
+    console.print(to_terminal(tables, console.width, console.is_terminal))
+    if hint:
+        console.print(Text(hint, style="dim"))
 
 
 def _read_rows(runs: list[Path], results: Path | None, quiet: bool) -> list[ResultRow]:

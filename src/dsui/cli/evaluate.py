@@ -32,7 +32,7 @@ from dsui.cli.terminal import print_line, stdout_console
 from dsui.cli.verdict import print_verdict, verdict_of_rows
 from dsui.errors import DsuiError
 from dsui.excerpt import excerpt
-from dsui.score_table import NAMES, detector_scores, is_variant
+from dsui.score_table import NAMES, detector_scores
 
 if TYPE_CHECKING:
     from dsui.evaluation.results import ResultRow
@@ -51,10 +51,10 @@ def evaluate(
             "--tasks",
             "--task",
             metavar="NAMES",
-            help=f"all, or some of {', '.join(names.tasks())}.",
+            help=f"all, or some of {', '.join(names.tasks())}.  [default: all but fgsm, which takes longest]",
             autocompletion=completion(lambda: ("all", *names.tasks())),
         ),
-    ] = "all",
+    ] = "",
     foreign: Foreign = "",
     scores: Annotated[
         str,
@@ -62,7 +62,8 @@ def evaluate(
             "--scores",
             "--score",
             metavar="NAMES",
-            help="Scores to show, or all; the results file always holds all.  [default: all but variants of others]",
+            help="Scores to show, or all; the results file always holds all.  [default: the recommended one and those "
+            "of --detectors; in files all]",
             autocompletion=completion(lambda: ("all", *names.scores())),
         ),
     ] = "",
@@ -77,7 +78,9 @@ def evaluate(
     ] = "",
     epsilons: Annotated[
         str,
-        typer.Option(metavar="NUMBERS", help="Strengths of the FGSM attack, for pixels from 0 to 1, as in 0.1,0.2."),
+        typer.Option(
+            metavar="NUMBERS", help="Attack by FGSM with these strengths, for pixels from 0 to 1, as in 0.1,0.2."
+        ),
     ] = "",
     part: Annotated[
         str,
@@ -118,16 +121,16 @@ def evaluate(
 
     Each task asks whether the uncertainty tells sound images from others: from those that are predicted wrongly
     (misclassification), images of other data sets (ood) or of unknown classes (open-set), noise, and attacked images
-    (fgsm). A verdict says what this means: whether to use the model, why, and what to do next. Results are added to
-    RUN/results.jsonl, or to --out FILE.jsonl where runs are read-only, and a table is printed; --json prints one JSON
-    object per line, of which the first also holds the verdict.
+    (fgsm, only when asked for). A verdict says what this means: whether to use the model, why, and what to do next.
+    Results are added to RUN/results.jsonl, or to --out FILE.jsonl where runs are read-only, and a table is printed for
+    each task; --json prints one JSON object per line, of which the first also holds the verdict.
 
     Example: dsui evaluate runs/cifar10-0 --tasks misclassification,ood
     """
     rows_file = out if out is not None and out.suffix.lower() == ROWS else None
     out = None if rows_file else out
     check_format(table_format, out, as_json)
-    task_names = parse_names("task", tasks, names.tasks())
+    task_names = parse_names("task", tasks, names.tasks()) if tasks not in {"", "all"} else None
     detectors = parse_names("detector", detector, names.detectors()) if detector else []
     strengths = [_parse_epsilon(text) for text in epsilons.split(",")] if epsilons else None
     foreign_names = parse_foreign(foreign)
@@ -160,10 +163,11 @@ def evaluate(
         with ProgressBars(console) as bars:
             rows = evaluate_run(
                 facts,
-                None if tasks == "all" else task_names,
+                task_names,
                 foreign_names,
                 strengths or EPSILONS,
                 torch_device,
+                attacks=tasks == "all" or strengths is not None,
                 detectors=detectors,
                 part="test" if part == "test" else "held-out",
                 root=root,
@@ -180,13 +184,15 @@ def evaluate(
                 print_verdict(stdout_console(), verdict, name)
             elif not as_json:
                 console.print(f"{name}{verdict.short}", soft_wrap=True)
-        shown = _select_scores(rows, scores if scores or on_terminal else "all", detectors)
-        hidden = len({row.score for row in rows}) - len({row.score for row in shown})
         if as_json:
             _print_rows(rows, verdict)
-        if out is not None or not (as_json or (quiet and table_format is Format.terminal)):
-            write_table(run_table(shown), table_format, out)
-            if hidden and on_terminal and not scores:
+        if not on_terminal:
+            write_table(run_table(_select_scores(rows, scores or "all", detectors)), table_format, out)
+        elif not (as_json or quiet):
+            shown = _select_scores(rows, scores, detectors)
+            _print_questions(shown, scores == "all", strengths is not None or task_names is not None)
+            hidden = len({row.score for row in rows}) - len({row.score for row in shown})
+            if hidden and not scores:
                 console.print(f"{hidden} more scores are in {results}; --scores all shows them.")
 
 
@@ -225,12 +231,23 @@ def _check_scores(scores: str) -> None:
 
 
 def _select_scores(rows: list[ResultRow], scores: str, detectors: list[str]) -> list[ResultRow]:
-    """The rows of accuracy and of `scores`; by default of all scores but variants that no detector was named for."""
-    available = list(dict.fromkeys(row.score or "" for row in rows if row.task != "accuracy"))
-    chosen = {name.replace("-", "_") for name in detectors}
-    usual = [name for name in available if name in chosen or not is_variant(name)]
+    """The rows of accuracy and of `scores`; by default of the recommended one and of the detectors that were named."""
+    from dsui.report.significance import STAND_IN
+
+    available = list(dict.fromkeys(row.score or "" for row in rows if "accuracy" not in row.metrics))
+    usual = [STAND_IN, *(detector_scores(name)[0] for name in detectors)]
     selected = parse_names("score", scores, available) if scores else usual
-    return [row for row in rows if row.task == "accuracy" or row.score in selected]
+    return [row for row in rows if "accuracy" in row.metrics or row.score in selected]
+
+
+def _print_questions(rows: list[ResultRow], every_stream: bool, every_attack: bool) -> None:
+    from dsui.cli.terminal import stdout_console
+    from dsui.report.comparison_tables import run_by_question
+    from dsui.report.comparison_terminal import to_terminal
+
+    console = stdout_console()
+    tables = run_by_question(rows, every_stream=every_stream, every_attack=every_attack)
+    console.print(to_terminal(tables, console.width, console.is_terminal))
 
 
 def _parse_epsilon(text: str) -> float:

@@ -14,7 +14,7 @@ from dsui.experiments.cell_run import RunContext
 from dsui.experiments.grid import Cell, Job
 from dsui.experiments.speeds import Machine
 from dsui.experiments.study import Study
-from dsui.training.loop import WARNING
+from dsui.training.reporter import WARNING
 
 LOGS = "logs"
 """Folder in a study for what the processes of its jobs print."""

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from dsui.cli.progress import STOPPING, format_duration, print_note
 from dsui.cli.terminal import stderr_console
 from dsui.errors import DsuiError
-from dsui.training.loop import IMAGES_PER_SECOND, WARNING, Reporter
+from dsui.training.reporter import ACCURACY, HELD_OUT_ACCURACY, IMAGES_PER_SECOND, WARNING, Reporter
 
-BAR_WIDTH = 12
-"""A terminal of 80 columns has no more room beside the text."""
+BAR_WIDTH = 8
+TIME_WIDTH = len(" 12:34:56 left")
+NARROW = 64
+"""A terminal of fewer columns has no room for a bar beside the text."""
+SPEED_SECONDS = 600
+"""The time left is judged by the speed in this time: a step or an epoch may take minutes."""
+NAMES = {ACCURACY: "training accuracy", HELD_OUT_ACCURACY: "held-out accuracy"}
+"""What a line of a log calls them."""
+FORGOTTEN_FIRST = (IMAGES_PER_SECOND, "loss", ACCURACY, HELD_OUT_ACCURACY)
+"""What a bar leaves out, one after another, until the rest fits."""
 
 
 class TrainingProgress:
@@ -24,8 +34,16 @@ class TrainingProgress:
     def __init__(self, silent: bool, epochs: int) -> None:
         self.console = stderr_console(silent)
         self.live = self.console.is_terminal and not silent
-        columns = (TextColumn("{task.description}", markup=False), BarColumn(BAR_WIDTH), TimeRemainingColumn())
-        self.display = Progress(*columns, console=self.console, transient=True, disable=not self.live)
+        bar = [] if self.console.width < NARROW else [BarColumn(BAR_WIDTH)]
+        self.display = Progress(
+            TextColumn("{task.description}", markup=False),
+            *bar,
+            _TimeLeft(compact=True),
+            console=self.console,
+            transient=True,
+            disable=not self.live,
+            speed_estimate_period=SPEED_SECONDS,
+        )
         self.task = self.display.add_task("starting", total=None)
         self.epochs = epochs
         self.last_epoch: dict[str, float] = {}
@@ -38,22 +56,25 @@ class TrainingProgress:
         self.display.stop()
 
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
-        epoch = done * self.epochs // total
-        figures = {**figures, **self.last_epoch}
-        shown = {name: figures[name] for name in ("loss", "accuracy", IMAGES_PER_SECOND) if name in figures}
-        description = f"epoch {min(epoch + 1, self.epochs)}/{self.epochs}: {_format_figures(shown, 3)}"
+        epoch = min(done * self.epochs // total + 1, self.epochs)
+        room = self.console.width - TIME_WIDTH - (BAR_WIDTH + 1 if self.console.width >= NARROW else 0)
+        description = bar_text(f"epoch {epoch}/{self.epochs}", {**figures, **self.last_epoch}, room)
         self.display.update(self.task, completed=done, total=total, description=description)
 
     def epoch(self, row: dict[str, object]) -> None:
         figures = {name: value for name, value in row.items() if isinstance(value, float) and name != "seconds"}
-        self.last_epoch = figures
-        if not self.live:
-            epoch, seconds = row["epoch"], row["seconds"]
-            assert isinstance(epoch, int)
-            assert isinstance(seconds, float)
-            done = epoch + 1
+        kept = {name: value for name, value in self.last_epoch.items() if name == HELD_OUT_ACCURACY}
+        self.last_epoch = kept | figures
+        epoch, step, seconds = row["epoch"], row["step"], row["seconds"]
+        assert isinstance(epoch, int)
+        assert isinstance(step, int)
+        assert isinstance(seconds, float)
+        done = epoch + 1
+        if self.live:
+            self.steps(step, step // done * self.epochs, {})
+        else:
             left = f", {format_duration(seconds * (self.epochs - done))} left" if done < self.epochs else ""
-            text = _format_figures(figures, 4).replace("accuracy", "training accuracy")
+            text = ", ".join(f"{NAMES.get(name, name)} {value:.4g}" for name, value in figures.items())
             self.console.print(f"epoch {done}/{self.epochs}: {text}, {seconds:.3g} s{left}", soft_wrap=True)
         if WARNING in row:
             print_note(self.console, str(row[WARNING]))
@@ -63,6 +84,7 @@ class TrainingProgress:
 
     def stopping(self) -> None:
         print_note(self.console, STOPPING)
+        self.display.update(self.task, description="finishing this step")
 
 
 class TensorBoardReporter:
@@ -92,7 +114,27 @@ class TensorBoardReporter:
         self.reporter.stopping()
 
 
-def _format_figures(figures: dict[str, float], digits: int) -> str:
-    rate = figures.get(IMAGES_PER_SECOND)
-    shown = [f"{name} {value:.{digits}g}" for name, value in figures.items() if name != IMAGES_PER_SECOND]
-    return ", ".join([*shown, *([] if rate is None else [f"{rate:,.0f} images/s"])])
+class _TimeLeft(TimeRemainingColumn):
+    """As in "1:23 left"; nothing until it can be judged."""
+
+    def render(self, task: Task) -> Text:
+        if task.time_remaining is None or task.finished:
+            return Text("")
+        return Text.assemble(super().render(task), " left")
+
+
+def bar_text(epoch: str, figures: Mapping[str, float], room: int) -> str:
+    """The epoch, and as many of the figures as fit into `room` columns."""
+    shown: dict[str, Callable[[float], str]] = {
+        "loss": lambda loss: f"loss {loss:#.3g}".rstrip("."),
+        ACCURACY: lambda share: f"accuracy {share:.3f}",
+        HELD_OUT_ACCURACY: lambda share: f"held-out {share:.3f}",
+        IMAGES_PER_SECOND: lambda rate: f"{rate:,.0f} images/s",
+    }
+    texts = {name: form(figures[name]) for name, form in shown.items() if name in figures}
+    for name in (None, *FORGOTTEN_FIRST):
+        texts.pop(name or "", None)
+        text = ": ".join(filter(None, (epoch, ", ".join(texts.values()))))
+        if len(text) <= room:
+            break
+    return text

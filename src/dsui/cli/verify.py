@@ -52,7 +52,7 @@ def verify(
     from dsui.cli.progress import ProgressBars
     from dsui.experiments import verification
     from dsui.experiments.cell_run import RunContext
-    from dsui.training.loop import SilentReporter
+    from dsui.training.reporter import SilentReporter
 
     grid, shipped = verification.shipped_grid(verification.SEEDS), verification.shipped_rows()
     torch_device = select_device(device)

@@ -55,6 +55,7 @@ def evaluate(
     epsilons: Sequence[float] = EPSILONS,
     device: torch.device | str = "auto",
     *,
+    attacks: bool = True,
     detectors: Sequence[str] = (),
     part: Part = "test",
     root: Path | None = None,
@@ -65,8 +66,9 @@ def evaluate(
 ) -> list[ResultRow]:
     """The results rows of a run.
 
-    `tasks` None means all that apply to the run, `foreign` None every foreign set that is present. The other settings
-    are those of `open_evaluation`. A foreign set that is missing is reported before any work is done.
+    `tasks` None means all that apply to the run, without `attacks` all but FGSM; `foreign` None means every foreign set
+    that is present. The other settings are those of `open_evaluation`. A foreign set that is missing is reported before
+    any work is done.
     """
     with open_evaluation(
         run,
@@ -86,6 +88,6 @@ def evaluate(
             if name not in PSEUDO:
                 check_present(name, root)
         if tasks is None:
-            applies = {"open-set": sources.config.known is not None, "ood": bool(foreign_sets)}
+            applies = {"open-set": sources.config.known is not None, "ood": bool(foreign_sets), "fgsm": attacks}
             tasks = [task for task in TASKS if applies.get(task, True)]
         return evaluation.evaluate(tasks, foreign_sets, epsilons)

@@ -20,7 +20,8 @@ from dsui.runs.folder import CONFIG, WEIGHTS
 from dsui.runs.images import held_out_images, read_split, training_images
 from dsui.runs.model import run_facts
 from dsui.training.distributed import World
-from dsui.training.loop import Reporter, fit
+from dsui.training.loop import fit
+from dsui.training.reporter import Reporter
 from dsui.training.step import Mode
 
 

@@ -36,7 +36,8 @@ from dsui.runs.model import load_model, run_facts
 from dsui.runs.recipe_file import load_recipe
 from dsui.runs.weights import load_weights
 from dsui.training.distributed import World
-from dsui.training.loop import SilentReporter, fit
+from dsui.training.loop import fit
+from dsui.training.reporter import SilentReporter
 
 EPOCHS = 12
 CHECKPOINT_SECONDS = 0.01

@@ -39,7 +39,8 @@ from dsui.experiments.grid_file import parse_grid
 from dsui.experiments.study import Study
 from dsui.progress import Progress, silent
 from dsui.report.columns import Figure
-from dsui.training.loop import InterruptedRun, SilentReporter
+from dsui.training.loop import InterruptedRun
+from dsui.training.reporter import SilentReporter
 
 SHIPPED, GRID, ROWS = "shipped", "verify.yaml", "verify.jsonl"
 SEEDS = (0, 1, 2)

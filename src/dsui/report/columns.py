@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dsui.evaluation.paper_tables import PaperRow
 from dsui.evaluation.results import ResultRow
-from dsui.report.metric_formats import METRICS, MetricFormat
+from dsui.report.metric_formats import format_of
 from dsui.report.tables import Column
 from dsui.score_table import LABELS
 
@@ -59,7 +59,7 @@ def shared_parts(figures: Sequence[Figure]) -> tuple[str | None, ...]:
 
 def figure_column(figure: Figure, shared: tuple[str | None, ...]) -> Column:
     """The column of a figure; its header leaves out the parts that are `shared`."""
-    metric = METRICS.get(figure.metric, MetricFormat(figure.metric, None, "", 1, 4))
+    metric = format_of(figure.metric)
     own = (part for part, of_all in zip(_header_parts(figure), shared, strict=True) if of_all is None)
     return metric.column(*("" if part == metric.title else part for part in own))
 

@@ -6,13 +6,14 @@ a line, `significance` marks the figures that differ from the reference, `compar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dsui.evaluation.paper_tables import PaperRow
 from dsui.evaluation.results import ResultRow
 from dsui.evaluation.statistics import Summary, mark
 from dsui.report.columns import Figure, figure_column, figure_of, shared_parts
 from dsui.report.comparison_lines import (
+    LineKey,
     latest_rows,
     line_labels,
     own_summaries,
@@ -42,13 +43,14 @@ def compare(
     equal_variances: bool = True,
     correct: bool = False,
     title: str | None = None,
+    labelled: Callable[[Iterable[LineKey]], dict[LineKey, str]] = line_labels,
 ) -> Table:
     """All methods in these figures (by default all there are), marked against `reference`, a method or a line's label.
 
     Of rows with the same run, task, foreign set and score the last counts. Beside runs that know all classes of a data
     set, those that know some count for the unknown classes alone. A published figure without a backbone stands in the
     columns of every backbone. `lines`: labels of own lines that come first, in this order; one without figures is a
-    line of "-". `equal_variances` False: Welch's test. `correct`: Holm over the table.
+    line of "-". `equal_variances` False: Welch's test. `correct`: Holm over the table. `labelled` names the lines.
     """
     rows, quoted = list(rows), list(quoted)
     figures = available(rows, quoted) if figures is None else list(figures)
@@ -60,7 +62,7 @@ def compare(
     own = without_partial_runs(shown)
     stand_ins = own_summaries(without_partial_runs(latest), {stand_in(figure) for figure in wanted})
     summaries = own_summaries(own, wanted) | published_summaries(quoted, figures)
-    labels = line_labels(summaries)
+    labels = labelled(summaries)
     p_values, test_notes = significance_tests(reference, summaries, stand_ins, labels, equal_variances, correct)
     shared = shared_parts(figures)
     found = [

@@ -102,11 +102,16 @@ def line_labels(lines: Iterable[LineKey]) -> dict[LineKey, str]:
     """The method, and in brackets what tells its lines apart."""
     keys, labels = list(lines), {}
     for key in keys:
-        variants = [other.variant for other in keys if (other.method, other.quoted) == (key.method, key.quoted)]
-        differing = [len(set(values)) > 1 for values in zip(*variants, strict=True)]
-        shown = [part for part, differs in zip(key.variant, differing, strict=True) if differs and part is not None]
+        shown = variant_parts(key, keys)
         labels[key] = f"{key.method} ({', '.join(shown)})" if shown else key.method
     return labels
+
+
+def variant_parts(key: LineKey, lines: Sequence[LineKey]) -> list[str]:
+    """The parts of a line's variant in which the lines of its method differ."""
+    variants = [other.variant for other in lines if (other.method, other.quoted) == (key.method, key.quoted)]
+    differing = [len(set(values)) > 1 for values in zip(*variants, strict=True)]
+    return [part for part, differs in zip(key.variant, differing, strict=True) if differs and part is not None]
 
 
 def _knows_all(row: ResultRow) -> bool:

@@ -44,3 +44,8 @@ METRICS = {
     "scaled_adaptive_ece": MetricFormat("scaled adaptive ECE", False),
     "scaled_brier": MetricFormat("scaled Brier", False, "", 1, 4),
 }
+
+
+def format_of(metric: str) -> MetricFormat:
+    """How a metric is shown; one that nothing here knows has no direction."""
+    return METRICS.get(metric, MetricFormat(metric, None, "", 1, 4))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dsui.evaluation.results import ResultRow
 from dsui.report.columns import SCORES
 from dsui.report.metric_formats import METRICS
+from dsui.report.significance import STAND_IN
 from dsui.report.tables import Column, Entry, Line, Table
 
 SHOWN = {
@@ -18,14 +19,18 @@ SHOWN = {
 }
 
 
+def run_title(row: ResultRow) -> str:
+    """Which run a row is of, and how it was trained."""
+    return f"{row.run}: {row.method} on {row.data}, {row.backbone}, recipe {row.recipe}, seed {row.seed}"
+
+
 def run_table(rows: Sequence[ResultRow]) -> Table:
-    """A table of the rows of one run; accuracies go to the note."""
-    first = rows[0]
+    """A table of the rows of one run, the recommended score first; accuracies go to the note."""
     rankings = [row for row in rows if "accuracy" not in row.metrics]
     accuracies = {(row.task, row.foreign, row.score): row for row in rows if "accuracy" in row.metrics}
     columns = dict.fromkeys((row.task, row.foreign, metric) for row in rankings for metric in SHOWN.get(row.task, ()))
     figures = {(row.score, row.task, row.foreign): row.metrics for row in rankings}
-    names = dict.fromkeys(row.score for row in rankings)
+    names = sorted(dict.fromkeys(row.score for row in rankings), key=lambda name: name != STAND_IN)
     lines = tuple(
         Line(
             SCORES.get(name or "", name or ""),
@@ -38,11 +43,15 @@ def run_table(rows: Sequence[ResultRow]) -> Table:
             *(f"accuracy of the {row.score} {_percent(row)}" for row in accuracies.values() if row.task == "accuracy"),
             *_under_attack(accuracies.values()),
             *_counts(rankings),
+            *([f"{STAND_IN} is the recommended score"] if STAND_IN in names else []),
         ]
     )
-    title = f"{first.run}: {first.method} on {first.data}, {first.backbone}, recipe {first.recipe}, seed {first.seed}"
     return Table(
-        title, tuple(_column(*column) for column in columns), lines, f"{note}." if note else "", corner="score"
+        run_title(rows[0]),
+        tuple(_column(*column) for column in columns),
+        lines,
+        f"{note}." if note else "",
+        corner="score",
     )
 
 

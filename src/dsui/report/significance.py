@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dsui.evaluation.statistics import ALIKE, DIFFERENT, LEVEL, holm, obstacle, t_test
 from dsui.report.columns import Figure
-from dsui.report.comparison_lines import LineKey, Summaries
+from dsui.report.comparison_lines import LineKey, Summaries, line_labels
 from dsui.report.tables import DAGGER
 from dsui.score_table import LABELS
 
@@ -81,11 +81,12 @@ def significance_tests(
 
 
 def _lines_named(reference: str, labels: Mapping[LineKey, str]) -> list[LineKey]:
-    """The lines that `reference` may mean: own before published, a whole label before a method's name."""
+    """The lines that `reference` may mean: own before published, a label, also the long one, before a method's name."""
+    long = line_labels(labels)
     for quoted in (False, True):
         lines = [line for line in labels if line.quoted is quoted]
-        for named in ([x for x in lines if labels[x] == reference], [x for x in lines if x.method == reference]):
-            if named:
+        for names in (labels, long, {line: line.method for line in lines}):
+            if named := [line for line in lines if names[line] == reference]:
                 return named
     return []
 

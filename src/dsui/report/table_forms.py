@@ -7,6 +7,7 @@ Programs (CSV, JSON) get unrounded fractions.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import chain, groupby
 from typing import NamedTuple
@@ -40,8 +41,18 @@ class _CellText(NamedTuple):
     place: Place
 
 
+_Section = list[tuple[Line, list[_CellText]]]
+"""Lines that stand together, each with its cells."""
+
+
 def to_terminal(table: Table, width: int | None = None, styled: bool = True) -> Group:
-    """For a rich console. `styled`: bold and underlined, unless it writes to a file or a pipe.
+    """For a rich console. `styled`: bold and underlined, unless it writes to a file or a pipe."""
+    title, caption = Text(table.title, style="bold"), Text(table.explanation(styled), style="dim")
+    return Group(title, *terminal_body(table, width), Text(""), caption)
+
+
+def terminal_body(table: Table, width: int | None = None) -> list[Text | rich_table.Table]:
+    """Without title and explanation.
 
     A table wider than `width` is set tight; one that is still wider is continued below with the remaining columns.
     """
@@ -50,22 +61,41 @@ def to_terminal(table: Table, width: int | None = None, styled: bool = True) -> 
         if len(_column_groups(table, ROOMY, width)) == 1 or len(_column_groups(table, TIGHT, width)) > 1
         else TIGHT
     )
-    sections, widths = _sections(table, spacing.spread), _widths(table, spacing.spread)
     parts: list[Text | rich_table.Table] = []
     for places in _column_groups(table, spacing, width):
-        shown = rich_table.Table(
-            box=box.SIMPLE, show_edge=False, pad_edge=False, collapse_padding=spacing.gap == TIGHT.gap
-        )
-        shown.add_column(table.corner, vertical="bottom", overflow="fold")
-        for place in places:
-            heading = "\n".join(line.rjust(widths[place]) for line in table.columns[place].lines)
-            shown.add_column(Text(heading), overflow="fold")
-        for section in sections:
-            for line, cells in section:
-                texts = (_styled(cells[place], widths[place]) for place in places)
-                shown.add_row(Text(line.name), *texts, end_section=line is section[-1][0])
-        parts += [Text(""), shown]
-    return Group(Text(table.title, style="bold"), *parts, Text(""), Text(table.explanation(styled), style="dim"))
+        parts += [Text(""), *_terminal_block(table, places, spacing)]
+    return parts
+
+
+def _terminal_block(table: Table, places: Sequence[int], spacing: _Spacing) -> list[Text | rich_table.Table]:
+    """Some of the columns: the header, then all lines, those of a group below its name."""
+    widths = _widths(table, spacing.spread)
+    sections = _sections(table, spacing.spread)
+    if all(section[0][0].heading == "" for section in sections):
+        return [_terminal_lines(table, places, spacing, widths, sections)]
+    parts: list[Text | rich_table.Table] = [_terminal_lines(table, places, spacing, widths, [])]
+    for heading, group in groupby(sections, lambda section: section[0][0].heading):
+        lines = _terminal_lines(table, places, spacing, widths, list(group))
+        lines.show_header = False
+        parts += [Text(heading), lines]
+    return parts
+
+
+def _terminal_lines(
+    table: Table, places: Sequence[int], spacing: _Spacing, widths: Sequence[int], sections: Sequence[_Section]
+) -> rich_table.Table:
+    shown = rich_table.Table(box=box.SIMPLE, show_edge=False, pad_edge=False)
+    shown.collapse_padding = spacing.gap == TIGHT.gap
+    label_width = _label_width(table) if any(line.heading for line in table.lines) else None
+    shown.add_column(table.corner, vertical="bottom", overflow="fold", min_width=label_width)
+    for place in places:
+        heading = "\n".join(line.rjust(widths[place]) for line in table.columns[place].lines)
+        shown.add_column(Text(heading), overflow="fold")
+    for section in sections:
+        for line, cells in section:
+            texts = (_styled(cells[place], widths[place]) for place in places)
+            shown.add_row(Text(_terminal_label(line)), *texts, end_section=line is section[-1][0])
+    return shown
 
 
 def to_markdown(table: Table) -> str:
@@ -123,7 +153,8 @@ def to_csv(table: Table) -> str:
     ]
     for line, _ in chain(*_sections(table)):
         cells = (field for c in line.cells for field in (c.mean, c.deviation, c.runs, c.p, c.mark))
-        rows.append([line.label, line.quoted, *cells])
+        label = f"{line.heading}, {line.label}" if line.heading else line.label
+        rows.append([label, line.quoted, *cells])
     return spreadsheet.to_csv(rows)
 
 
@@ -140,15 +171,18 @@ def to_json(table: Table) -> str:
     return text.encode(errors="backslashreplace").decode()  # names that are no UTF-8, as JSON escapes them
 
 
-def _sections(table: Table, spread: str = ROOMY.spread) -> list[list[tuple[Line, list[_CellText]]]]:
-    """Own lines, then quoted ones, each with its cells; without empty sections. All lines together where quoted ones
-    stand beside the own."""
+def _sections(table: Table, spread: str = ROOMY.spread) -> list[_Section]:
+    """Group by group own lines, then quoted ones, each with its cells; without empty sections. All lines of a group
+    together where quoted ones stand beside the own."""
     columns = [_cell_texts(table, place, spread) for place in range(len(table.columns))]
     rows = [(line, [column[row] for column in columns]) for row, line in enumerate(table.lines)]
-    if table.beside:
-        return [rows] if rows else []
-    parts = ([row for row in rows if row[0].quoted is quoted] for quoted in (False, True))
-    return [part for part in parts if part]
+    headings = dict.fromkeys(line.heading for line in table.lines)
+    sections: dict[tuple[str, bool], _Section] = {
+        (heading, quoted): [] for heading in headings for quoted in (False, True)
+    }
+    for line, cells in rows:
+        sections[line.heading, line.quoted and not table.beside].append((line, cells))
+    return [section for section in sections.values() if section]
 
 
 def _cell_texts(table: Table, place: int, spread: str) -> list[_CellText]:
@@ -180,7 +214,7 @@ def _widths(table: Table, spread: str) -> list[int]:
 def _column_groups(table: Table, spacing: _Spacing, width: int | None) -> list[list[int]]:
     """The columns in groups that fit beside the labels, at least one column to a group."""
     widths = _widths(table, spacing.spread)
-    labels = max(len(text) for text in (table.corner, *(line.name for line in table.lines)))
+    labels = _label_width(table)
     groups: list[list[int]] = [[]]
     for column in range(len(widths)):
         taken = labels + sum(widths[other] + spacing.gap for other in (*groups[-1], column))
@@ -188,6 +222,14 @@ def _column_groups(table: Table, spacing: _Spacing, width: int | None) -> list[l
             groups.append([])
         groups[-1].append(column)
     return groups
+
+
+def _terminal_label(line: Line) -> str:
+    return f"  {line.short_name}" if line.heading else line.name
+
+
+def _label_width(table: Table) -> int:
+    return max(map(len, (table.corner, *map(_terminal_label, table.lines))))
 
 
 def _styled(cell: _CellText, width: int) -> Text:

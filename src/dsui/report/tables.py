@@ -58,15 +58,30 @@ class Entry:
 
 @dataclass(frozen=True)
 class Line:
-    """One row. `quoted`: its figures are published ones, which stand apart."""
+    """One row. `quoted`: its figures are published ones, which stand apart.
+
+    Only lines of one `group` compete for the best. A group's name stands above its lines, unless it is the label of its
+    only one.
+    """
 
     label: str
     cells: tuple[Entry, ...]
     quoted: bool = False
+    group: str = ""
+
+    @property
+    def heading(self) -> str:
+        """What stands above the line's group."""
+        return "" if self.group == self.label else self.group
+
+    @property
+    def short_name(self) -> str:
+        """The name below the heading."""
+        return f"{self.label} {DAGGER}" if self.quoted else self.label
 
     @property
     def name(self) -> str:
-        return f"{self.label} {DAGGER}" if self.quoted else self.label
+        return ", ".join(filter(None, (self.heading, self.short_name)))
 
 
 @dataclass(frozen=True)
@@ -96,23 +111,36 @@ class Table:
 
     def explanation(self, emphasis: bool) -> str:
         """The note and what the signs mean; `emphasis` is whether the table shows any."""
-        directions = {column.higher_is_better for column in self.columns}
-        places = {place for column in range(len(self.columns)) for place in self.places(column)}
-        sentences = (
-            (self.note, True),
-            ("↑ higher is better.", True in directions),
-            ("↓ lower is better.", False in directions),
-            ("Best of a column bold, second best underlined.", emphasis and "best" in places),
-            (f"{DAGGER} quoted as published, not run here.", any(line.quoted for line in self.lines)),
-        )
-        return " ".join(sentence for sentence, applies in sentences if sentence and applies)
+        return " ".join(filter(None, (self.note, legend_of_signs([self], emphasis))))
 
     def places(self, column: int) -> list[Place]:
         """Best and second best of a column, line by line; equal digits share a place, a single figure has none."""
         settings = self.columns[column]
-        shown = [(line.quoted and self.beside, digits(line.cells[column].mean, settings)) for line in self.lines]
-        named = {group: _named_places([text for of, text in shown if of is group], settings) for group in (False, True)}
+        shown = [
+            ((line.group, line.quoted and self.beside), digits(line.cells[column].mean, settings))
+            for line in self.lines
+        ]
+        rivals: dict[tuple[str, bool], list[str]] = {}
+        for group, text in shown:
+            rivals.setdefault(group, []).append(text)
+        named = {group: _named_places(texts, settings) for group, texts in rivals.items()}
         return [named[group].get(text) for group, text in shown]
+
+
+def legend_of_signs(tables: Sequence[Table], emphasis: bool) -> str:
+    """What the signs in these tables mean; `emphasis` is whether bold and underlined figures are shown."""
+    directions = {column.higher_is_better for table in tables for column in table.columns}
+    lines = [line for table in tables for line in table.lines]
+    places = {place for table in tables for column in range(len(table.columns)) for place in table.places(column)}
+    grouped = any(line.group for line in lines)
+    sentences = {
+        "↑ higher is better.": True in directions,
+        "↓ lower is better.": False in directions,
+        f"Best of {'each group' if grouped else 'a column'} bold, second best underlined.": emphasis
+        and "best" in places,
+        f"{DAGGER} quoted as published, not run here.": any(line.quoted for line in lines),
+    }
+    return " ".join(sentence for sentence, applies in sentences.items() if applies)
 
 
 def _named_places(shown: Sequence[str], settings: Column) -> dict[str, Place]:

@@ -13,7 +13,7 @@ import traceback
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -27,17 +27,16 @@ from dsui.runs.folder import LOG, RunFolder
 from dsui.runs.images import IMAGES, check_readable
 from dsui.runs.log import read_log
 from dsui.training.distributed import World
+from dsui.training.held_out import HeldOutAccuracy
 from dsui.training.interruption import Interruption
 from dsui.training.memory import fitting_batch, release
 from dsui.training.meter import HITS, LARGEST_LOSS, SAMPLES
+from dsui.training.reporter import ACCURACY, HELD_OUT_ACCURACY, IMAGES_PER_SECOND, WARNING, Reporter
 from dsui.training.resumption import PLACE, how_to_go_on, is_lost_process, load_checkpoint, place
 from dsui.training.step import Mode, own_stream
 from dsui.training.trainer import Trainer
 
 REPORT_SECONDS = 1.0
-IMAGES_PER_SECOND = "images_per_second"
-WARNING = "warning"
-"""Key in a log row: what the method said of its training in this epoch."""
 LARGEST_WEIGHT = 1e6
 """A weight beyond this has diverged."""
 ADVICE = "train again with a lower rate (--set peak_rate=...) or a clipped gradient (--set clip=1)."
@@ -49,38 +48,6 @@ KEPT_STATES = 3
 
 class InterruptedRun(Stopped):
     """The user stopped the run; it was saved."""
-
-
-class Reporter(Protocol):
-    """Shows a run's progress."""
-
-    def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
-        """Called about once a second; the figures are means over the epoch so far."""
-        ...
-
-    def epoch(self, row: dict[str, object]) -> None:
-        """Called after each epoch with what was logged; under `WARNING` there may be a sentence for the user."""
-        ...
-
-    def note(self, sentence: str) -> None:
-        """Called with what the user should know."""
-        ...
-
-    def stopping(self) -> None:
-        """Called at once when the user asks to stop; the present step is still done, and the run saved."""
-        ...
-
-
-class SilentReporter:
-    """Shows nothing."""
-
-    def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
-
-    def epoch(self, row: dict[str, object]) -> None: ...
-
-    def note(self, sentence: str) -> None: ...
-
-    def stopping(self) -> None: ...
 
 
 def fit(
@@ -174,6 +141,18 @@ class _Loop:
         self.steps_reported = 0
         self.last_saved = 0
         self.rows: list[dict[str, Any]] = []
+        self.held_out_accuracy = (
+            None
+            if held_out is None or folder is None
+            else HeldOutAccuracy(
+                trainer.method,
+                trainer.transform,
+                held_out,
+                samples=trainer.samples,
+                epochs=trainer.recipe.epochs,
+                batch=trainer.recipe.batch,
+            )
+        )
 
     def run(self, resume: bool) -> None:
         """Train to the end. A process that loses another one says so instead of repeating its backend's message."""
@@ -247,8 +226,11 @@ class _Loop:
         self.trainer.end_epoch(epoch)
         if self.trainer.world.size > 1:
             torch.distributed.all_reduce(self.step.meter.totals)
-        seconds = time.monotonic() - self.epoch_began
         figures = self._figures()
+        measured = self.held_out_accuracy
+        if measured is not None and ACCURACY in figures and measured.due(epoch):
+            figures[HELD_OUT_ACCURACY] = measured.measure(self.trainer.device)
+        seconds = time.monotonic() - self.epoch_began
         row: dict[str, object] = {"epoch": epoch, "step": self.step.steps_done, **figures, "seconds": round(seconds, 3)}
         self.rows.append(row)
         row |= self._warning(epoch)
@@ -265,19 +247,23 @@ class _Loop:
 
     def _figures(self) -> dict[str, float]:
         """Means over the epoch so far, over this process's samples; at its end over those of all processes. Steps that
-        do not run the classifier have no accuracy."""
+        do not run the classifier have no accuracy, and an epoch without a step has nothing."""
         sums = self.step.meter.sums()
-        samples = sums.pop(SAMPLES, 0.0) or 1.0
+        samples = sums.pop(SAMPLES, 0.0)
+        if samples == 0:
+            return {}
         figures = {name: value / samples for name, value in sums.items()}
         if HITS in figures:
-            figures["accuracy"] = figures.pop(HITS)
+            figures[ACCURACY] = figures.pop(HITS)
         return figures
 
     def _check(self) -> None:
         step = int(self.step.meter.diverged_at.item())
         if step >= 0:
             epoch = step // self.trainer.steps_per_epoch
-            raise self._diverged(f"the loss of step {step} (epoch {epoch}) is not a number or beyond {LARGEST_LOSS:g}")
+            raise self._diverged(
+                f"the loss of step {step + 1} (epoch {epoch + 1}) is not a number or beyond {LARGEST_LOSS:g}"
+            )
 
     def _check_weights(self) -> None:
         """The last loss was computed before the last update, which may have ruined the weights."""
