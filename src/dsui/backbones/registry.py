@@ -25,13 +25,15 @@ BACKBONES: LazyRegistry[type[Backbone]] = LazyRegistry(
         "vgg16": "dsui.backbones.vgg:VGG16",
     }
 )
+FEATURES = "features"
+"""The backbone of runs that are trained on features, without a network before the head."""
 OWN = "own:"
 """Begins the name of a user's own module."""
 _own: ContextVar[Backbone | None] = ContextVar("own backbone", default=None)
 
 
 def names() -> tuple[str, ...]:
-    """All of them, as users spell them."""
+    """The networks for images, as users spell them."""
     return tuple(BACKBONES)
 
 
@@ -47,6 +49,10 @@ def build(name: str, channels: int = 3, **options: Any) -> Backbone:
                 "such a module: Predictor.load(path, backbone=module)."
             )
         return copy.deepcopy(own)
+    if name == FEATURES:
+        from dsui.backbones.features import StandardizedFeatures
+
+        return StandardizedFeatures(channels)
     if name not in BACKBONES:
         raise ValueError(unknown_name("backbone", name, BACKBONES))
     return BACKBONES[name](channels=channels, **options)

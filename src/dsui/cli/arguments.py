@@ -12,7 +12,7 @@ import typer
 from dsui.cli import names
 from dsui.cli.errors import UnknownDataError, UsageError
 from dsui.cli.names import completion
-from dsui.data.registry import FOLDER, PSEUDO, TRAIN_SUFFIX, folder_path, foreign_split
+from dsui.data.registry import FEATURES, FOLDER, OWN, PSEUDO, TRAIN_SUFFIX, folder_path, foreign_split
 from dsui.errors import DataError
 from dsui.excerpt import excerpt
 from dsui.host_memory import keep_freed_memory
@@ -124,10 +124,11 @@ def check_foreign(name: str, more: Iterable[str] = ()) -> str:
 
 
 def check_dataset(name: str, more: Iterable[str] = ()) -> str:
-    """The name, if it is one of `dsui data list` or of `more`, or folder:PATH."""
-    if name == FOLDER:
-        raise UnknownDataError("folder: needs a path, as in folder:photos.")
-    if not name.startswith(FOLDER) and name not in (every := (*names.data(), *more, f"{FOLDER}PATH")):
+    """The name, if it is one of `dsui data list` or of `more`, folder:PATH or features:FILE."""
+    if name in OWN:
+        what = "path, as in folder:photos" if name == FOLDER else "file, as in features:photos.safetensors"
+        raise UnknownDataError(f"{name} needs a {what}.")
+    if not name.startswith(OWN) and name not in (every := (*names.data(), *more, f"{FOLDER}PATH", f"{FEATURES}FILE")):
         if isdir(expanduser(name)):
             raise UnknownDataError(f"no data set {excerpt(name)}; for the folder of that name write {FOLDER}{name}.")
         raise UnknownDataError(unknown_name("data set", name, every))

@@ -33,7 +33,8 @@ def predict(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            help="Image files, and folders of them; folders are searched at any depth.",
+            help="Image files, and folders of them; folders are searched at any depth. For a run on features: "
+            "files of features.",
             metavar="PATH",
             parser=parse_path,
         ),
@@ -79,7 +80,7 @@ def predict(
     from dsui.cli.terminal import stderr_console
     from dsui.data.folder import image_files
     from dsui.deploy.predictor import BATCH, Predictor
-    from dsui.deploy.rows import PredictionRow, rows
+    from dsui.deploy.rows import PredictionRow, feature_rows, rows
 
     predictor = Predictor.load(run, select_device(device))
     console = stderr_console(quiet)
@@ -87,15 +88,17 @@ def predict(
         print_note(console, sentence)
     if coverage is not None or risk is not None:
         console.print(_describe(predictor.threshold(coverage, risk)), soft_wrap=True)
-    counts = _Counts()
+    on_features = predictor.model.facts.config.on_features
+    counts = _Counts("row" if on_features else "image")
     with ExitStack() as closing:
         closing.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", module="PIL")  # about odd files that it can read
         bars = closing.enter_context(ProgressBars(console))
-        total = sum(1 for _ in image_files(paths)) if bars.live else None
+        total = sum(1 for _ in image_files(paths)) if bars.live and not on_features else None
         try:
             with _open_output(out) as output:
-                for batch_rows in rows(predictor, image_files(paths), batch or BATCH):
+                found = feature_rows(predictor, paths, batch or BATCH) if on_features else None
+                for batch_rows in found or rows(predictor, image_files(paths), batch or BATCH):
                     header = [PredictionRow._fields] if counts.files == 0 else []
                     output.write(_to_json(batch_rows) if as_json else to_csv([*header, *batch_rows]))
                     counts.add(batch_rows)
@@ -114,7 +117,8 @@ def predict(
 
 
 class _Counts:
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
+        self.what = what
         self.files = self.failed = self.accepted = self.rejected = 0
 
     def add(self, rows: list[PredictionRow]) -> None:
@@ -126,7 +130,7 @@ class _Counts:
     def summary(self) -> str:
         decided = f": {self.accepted:,} accepted, {self.rejected:,} rejected" if self.accepted + self.rejected else ""
         predicted = self.files - self.failed
-        return f"{predicted:,} {'image' if predicted == 1 else 'images'} predicted{decided}."
+        return f"{predicted:,} {self.what}{'s' * (predicted != 1)} predicted{decided}."
 
 
 def _describe(threshold: Threshold) -> str:

@@ -27,7 +27,7 @@ from dsui.cli.arguments import (
 from dsui.cli.errors import FAILED, UsageError, as_usage_errors, print_error
 from dsui.cli.names import completion
 from dsui.cli.output import print_json
-from dsui.data.registry import FOLDER
+from dsui.data.registry import FEATURES, FOLDER, OWN
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
@@ -39,7 +39,8 @@ def train(
         str,
         typer.Option(
             metavar="NAME",
-            help="A data set of `dsui data list`, or folder:PATH for your own images.",
+            help="A data set of `dsui data list`, folder:PATH for your own images, or features:FILE for features of "
+            "images (.safetensors, .npz, .parquet; see `dsui embed`).",
             autocompletion=completion(names.data),
         ),
     ],
@@ -51,19 +52,22 @@ def train(
         ),
     ] = "dsui",
     backbone: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help=f"One of {', '.join(names.backbones())}.", autocompletion=completion(names.backbones)
-        ),
-    ] = "resnet18",
-    recipe: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME",
-            help=f"Training settings: {', '.join(names.recipes())}, or a YAML file.",
+            help=f"One of {', '.join(names.backbones())}.  [default: resnet18; none for features:FILE]",
+            autocompletion=completion(names.backbones),
+        ),
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Training settings: {', '.join(names.recipes())}, or a YAML file.  [default: paper; features for "
+            "features:FILE]",
             autocompletion=completion(names.recipes),
         ),
-    ] = "paper",
+    ] = None,
     seed: Annotated[
         int,
         typer.Option(
@@ -144,7 +148,7 @@ def train(
     Example: dsui train --data cifar10 --recipe paper --out runs/cifar10-0
     """
     check_name("method", method, names.methods())
-    check_name("backbone", backbone, names.backbones())
+    backbone, recipe = train_checks.backbone_and_recipe(data, backbone, recipe)
     check_name("mode", mode, MODES)
     if not recipe.lower().endswith((".yaml", ".yml")):
         check_name("recipe", recipe, (*names.recipes(), "FILE.yaml"))
@@ -176,6 +180,8 @@ def train(
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = not deterministic
+    if data.startswith(FEATURES) and recipe == "features":
+        overrides = {"batch": str(train_checks.usual_batch(data)), **overrides}
     with as_usage_errors():
         recipe_overrides, options = method_options(method, overrides)
         loaded_recipe = load_recipe(recipe, data, recipe_overrides)
@@ -243,7 +249,8 @@ def _load_images(data: str, root: Path | None, size: int | None, folder_options:
 
     if data.startswith(FOLDER):
         return load(data, "train", root, **folder_options)
-    return load(data, "train", root) if size is None else load(data, "train", root, size=size)
+    published_size = None if data.startswith(OWN) else size
+    return load(data, "train", root) if published_size is None else load(data, "train", root, size=published_size)
 
 
 def _parse_setting(setting: str) -> tuple[str, str]:

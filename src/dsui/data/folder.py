@@ -7,18 +7,11 @@ Classes are the folders of train or of PATH, sorted by name; files are sorted to
 no image has are ignored. Every image becomes one of `size` x `size` pixels: the shorter side is resized with
 antialiasing, then the centre is cropped (see `dsui.data.decode`).
 
-The rule takes about a fifth of each class for test, by the names of the files:
-
-    for test:  h < 2^64 / 5      h: the first eight bytes of the SHA-256 of the file's path below PATH
-
-So no file changes sides when others are added or removed, with one exception. Where the hash would leave one side of a
-class empty, the file with the smallest h is for test, or the one with the largest h for training, and this one file may
-change sides when the class changes. A class of one image is trained on and not tested.
+The rule takes about a fifth of each class for test, by the paths of the files below PATH (`dsui.data.split_rule`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,11 +28,8 @@ from torch import Tensor
 from dsui.data.dataset import MemorySet
 from dsui.data.decode import ImageError, central_square, decode_image, extensions, pixels, read_all, read_header
 from dsui.data.info import missing_folder
+from dsui.data.split_rule import chosen_for_test
 from dsui.errors import DataError
-
-HASHES = 1 << 64
-TEST_SHARE = 5
-"""One image in five is for test."""
 
 
 @dataclass(frozen=True)
@@ -142,11 +132,8 @@ def is_split(path: Path) -> bool:
 
 def files_for_test(files: Sequence[Path], path: Path) -> frozenset[Path]:
     """Those of one class's `files`, which lie below `path`, that the rule takes for test."""
-    if len(files) < 2:
-        return frozenset()
-    by_hash = sorted(files, key=lambda file: _hash(file, path))
-    chosen = [file for file in by_hash if _hash(file, path) * TEST_SHARE < HASHES]
-    return frozenset((chosen or by_hash[:1])[: len(files) - 1])
+    names = [os.fsencode(file.relative_to(path).as_posix()) for file in files]
+    return frozenset(files[place] for place in chosen_for_test(names))
 
 
 def image_files(paths: Iterable[Path]) -> Iterator[Path]:
@@ -204,11 +191,6 @@ def _split_by_rule(path: Path, split: str) -> SplitFiles:
     chosen = {name: [file for file in files[name] if (file in test[name]) == (split == "test")] for name in classes}
     files_of_class = {name: chosen[name] for name in classes if chosen[name]}
     return SplitFiles(path, classes, files_of_class, sum(map(len, test.values())))
-
-
-def _hash(file: Path, path: Path) -> int:
-    name = os.fsencode(file.relative_to(path).as_posix())
-    return int.from_bytes(hashlib.sha256(name).digest()[:8], "big")
 
 
 def _class_names(folder: Path) -> tuple[str, ...]:

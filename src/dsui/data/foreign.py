@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from dsui.data.dataset import ImageSet, Subset, subset
+from dsui.data.features import features_of
 from dsui.data.folder import FolderSet, image_files, readable_files
 from dsui.data.info import missing_folder
 from dsui.data.registry import TRAIN_SUFFIX, dataset_info, default_root, load
@@ -63,6 +64,11 @@ def as_foreign(images: ImageSet, like: ImageSet) -> ImageSet:
     channels, height, width = like.shape
     if images.shape == like.shape:
         return images
+    if features_of(images) is not None:
+        raise DataError(
+            f"{images.name} has {images.shape[0]:,} features and {like.name} has {channels:,}; name features of the "
+            "same network."
+        )
     if not {images.shape[0], channels} <= {1, 3}:
         raise DataError(
             f"{images.name} has {images.shape[0]} channels and {like.name} has {channels}; "

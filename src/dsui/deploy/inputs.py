@@ -43,6 +43,22 @@ def from_arrays(images: Any, channels: int | None = None) -> Tensor:
     return _eight_bit(whole).contiguous()
 
 
+def from_features(features: Any, width: int) -> Tensor:
+    """float32 [N, width, 1, 1] of an array or tensor [N, width], or of [width] for one."""
+    try:
+        values = torch.as_tensor(features).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"the features cannot be read as numbers ({error}); give one array of floats.") from error
+    values = values[None] if values.ndim == 1 else values
+    if values.ndim != 2 or values.shape[1] != width or len(values) == 0:
+        raise ValueError(f"the features have the shape {list(values.shape)}; this model takes [rows, {width}].")
+    if not values.is_floating_point():
+        raise ValueError(f"the features are {str(values.dtype).removeprefix('torch.')}; convert them to floats.")
+    if bad := int((~values.isfinite()).any(1).sum()):
+        raise ValueError(f"{bad} of {len(values)} rows of features hold NaN or infinity; remove or correct them.")
+    return values.float()[:, :, None, None]
+
+
 def from_any(image: Any, channels: int, size: int) -> NDArray[np.uint8]:
     """[channels, size, size] of one file, Pillow image, array or tensor."""
     if isinstance(image, str | Path):

@@ -25,7 +25,7 @@ from dsui.backbones.own import as_backbone
 from dsui.backbones.registry import OWN, own_backbone
 from dsui.checks import check_at_least
 from dsui.data.decode import ImageError
-from dsui.deploy.inputs import check_size, from_any, from_arrays, map_ahead
+from dsui.deploy.inputs import check_size, from_any, from_arrays, from_features, map_ahead
 from dsui.deploy.prediction import Prediction
 from dsui.device import choose_device
 from dsui.errors import DataError
@@ -69,7 +69,8 @@ class Predictor:
         return self.predict(images, batch)
 
     def predict(self, images: Any, batch: int = BATCH) -> Prediction:
-        """Predict one file or Pillow image, a list of them, or an array or tensor of images (see `dsui.deploy.inputs`).
+        """Predict one file or Pillow image, a list of them, or an array or tensor of images (see `dsui.deploy.inputs`);
+        for a run on features an array or tensor of features [N, M].
 
         A file that cannot be read is an error that names it; `dsui.deploy.rows` passes over such files.
         """
@@ -86,6 +87,9 @@ class Predictor:
 
     def _batches(self, images: Any, batch: int) -> Iterator[Tensor]:
         config = self.model.facts.config
+        if config.on_features and isinstance(images, np.ndarray | Tensor):
+            yield from from_features(images, config.channels).split(batch)
+            return
         if isinstance(images, np.ndarray | Tensor):
             pixels = from_arrays(images, config.channels)
             check_size(pixels, config.size)

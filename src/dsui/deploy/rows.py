@@ -9,14 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from dsui.data.decode import ImageError
+from dsui.data.feature_file import read_feature_file
 from dsui.deploy.inputs import from_file, map_ahead
 from dsui.deploy.predictor import BATCH, Predictor
+from dsui.errors import DataError
 
 
 class PredictionRow(NamedTuple):
-    """The prediction of one file. Unknown fields are None: all but `file` and `error` where the file cannot be read."""
+    """The prediction of one file, or of one row of a file of features. Unknown fields are None: all but `file` and
+    `error` where the file cannot be read."""
 
     file: str
     label: str | None
@@ -51,7 +55,22 @@ def rows(predictor: Predictor, files: Iterable[Path], batch: int = BATCH) -> Ite
         ]
 
 
-def _predict(predictor: Predictor, pixels: NDArray[np.uint8]) -> list[PredictionRow]:
+def feature_rows(predictor: Predictor, files: Iterable[Path], batch: int = BATCH) -> Iterator[list[PredictionRow]]:
+    """Rows of every vector in files of features, in order; `file` is the name that the file gives it."""
+    width = predictor.model.facts.config.channels
+    for path in files:
+        found = read_feature_file(path)
+        if found.features.shape[1] != width:
+            raise DataError(
+                f"{path} has {found.features.shape[1]:,} features in a row and the model takes {width:,}; name "
+                "features of the same network."
+            )
+        for start in range(0, len(found.features), batch):
+            predicted = _predict(predictor, found.features[start : start + batch])
+            yield [row._replace(file=found.name_of(start + place)) for place, row in enumerate(predicted)]
+
+
+def _predict(predictor: Predictor, pixels: NDArray[np.uint8] | Tensor) -> list[PredictionRow]:
     """Rows without the name of their file."""
     prediction = predictor.predict(pixels, len(pixels))
     density, abnormal = prediction.log_density, prediction.abnormal

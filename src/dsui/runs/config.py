@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, get_type_hints
 
+from dsui.backbones.registry import FEATURES
 from dsui.methods.registry import option_kinds, option_owner
 from dsui.recipe import Recipe
 from dsui.schema import NOTHING, TRUTH, Kind, check, either, mapping, number, of_type, record, text, whole
@@ -20,7 +21,7 @@ RUN = record(
         "recipe": text(),
         "seed": whole(-(1 << 63), (1 << 64) - 1),
         "size": whole(1, 1 << 16),
-        "channels": whole(1, 1 << 10),
+        "channels": whole(1, 1 << 16),
     },
     {
         "options": mapping(SETTING),
@@ -35,7 +36,8 @@ RUN = record(
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Two runs of one config on one device give the same weights. `size` and `channels` are those of the images."""
+    """Two runs of one config on one device give the same weights. `size` and `channels` are those of the images; the
+    number of features counts as channels, and their size is 1."""
 
     data: str
     backbone: str
@@ -59,6 +61,11 @@ class RunConfig:
         """Drop options that repeat the recipe, so that configs of equal runs are equal."""
         repeated = self.recipe.method_options.items()
         object.__setattr__(self, "options", dict(pair for pair in self.options.items() if pair not in repeated))
+
+    @property
+    def on_features(self) -> bool:
+        """Whether it is trained on features, not on images."""
+        return self.backbone == FEATURES
 
     def mapping(self) -> dict[str, object]:
         """Plain values, as YAML and JSON hold them, with the recipe's settings beside the run's own.

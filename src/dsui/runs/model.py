@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dsui.backbones.registry import OWN
 from dsui.data.augment import Transform
+from dsui.data.features import FeatureTransform
 from dsui.errors import RunError
 from dsui.excerpt import shorten
 from dsui.methods.method import Method
@@ -200,5 +201,5 @@ def load_model(facts: RunFacts, device: torch.device) -> Model:
     method.to(device).eval()
     if device.type == "cuda":
         method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    transform = Transform(mean=config.recipe.mean, std=config.recipe.std).to(device)
-    return Model(facts, method, transform, device)
+    transform = FeatureTransform() if config.on_features else Transform(mean=config.recipe.mean, std=config.recipe.std)
+    return Model(facts, method, transform.to(device), device)

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dsui.data.augment import Transform, splitmix64
 from dsui.data.dataset import ImageSet
+from dsui.data.features import transform_for
 from dsui.data.foreign import as_foreign
 from dsui.data.pipeline import Batch, ResidentLoader, StreamedLoader, epoch_batches, open_loader
 from dsui.errors import DsuiError, RunError
@@ -75,7 +76,8 @@ class Trainer:
         if world.size > 1 and sync_norms:
             synchronise(self.method)
         self.source = open_loader(images, device, memory_budget)
-        self.transform = Transform(recipe.padding, recipe.flip, recipe.mean, recipe.std, config.seed).to(device)
+        for_images = Transform(recipe.padding, recipe.flip, recipe.mean, recipe.std, config.seed)
+        self.transform = transform_for(images, for_images).to(device)
         self.copies = Copies(self.method, recipe, classes, config.seed, self.total_steps, device, outliers is not None)
         self.outliers = None if outliers is None else open_loader(as_foreign(outliers, images), device, memory_budget)
         self.outlier_samples = 0 if outliers is None else len(outliers.labels)
