@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,8 +32,8 @@ def written(folder: Path, rows: slice = slice(600), **parts: object) -> Path:
     """digits.npz with some rows, all of them of ten classes; `parts` replace arrays or add them."""
     features, labels = digit_features()
     path = folder / "digits.npz"
-    arrays = {"features": features[rows], "labels": labels[rows], **parts}
-    np.savez(path, **{name: np.asarray(values) for name, values in arrays.items() if values is not None})
+    arrays: dict[str, Any] = {"features": features[rows], "labels": labels[rows], **parts}
+    np.savez(path, **{name: values for name, values in arrays.items() if values is not None})
     return path
 
 

@@ -59,11 +59,39 @@ StepMode = Annotated[
 Quiet = Annotated[
     bool, typer.Option("--quiet", help="Print no progress, notes or summaries; errors are still printed.")
 ]
+OwnFunction = Annotated[
+    str | None,
+    typer.Option(
+        "--backbone",
+        metavar="SPEC",
+        help="For a run on a network of your own: the function that makes it, package.module:function. Its code runs "
+        "only if you name it here.",
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Weights of the backbone, as safetensors, in place of those that its library fetches.",
+    ),
+]
 Root = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Where the data sets are.  [default: $DSUI_DATA, else ~/.cache/dsui/data]"),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="For folder:PATH: leave out files that cannot be read.")]
+
+
+def allow_function(spec: str | None) -> None:
+    """Let the function that the user named run, where one was named."""
+    if spec is None:
+        return
+    from dsui.backbones.spec import allow, check_spec, is_code
+
+    if not is_code(spec):
+        raise UsageError(f"--backbone {spec}: the run knows this itself; leave it out.")
+    check_spec(spec)
+    allow(spec)
 
 
 def parse_path(text: str) -> Path:

@@ -13,7 +13,16 @@ from typing import IO, TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from dsui.cli.arguments import Device, Json, Quiet, check_positive_share, parse_path, select_device
+from dsui.cli.arguments import (
+    Device,
+    Json,
+    OwnFunction,
+    Quiet,
+    allow_function,
+    check_positive_share,
+    parse_path,
+    select_device,
+)
 from dsui.cli.errors import UsageError
 from dsui.cli.output import to_json_value
 from dsui.cli.terminal import write
@@ -34,7 +43,7 @@ def predict(
         list[Path],
         typer.Argument(
             help="Image files, and folders of them; folders are searched at any depth. For a run on features: "
-            "files of features.",
+            "files of features, or images if the run knows its network.",
             metavar="PATH",
             parser=parse_path,
         ),
@@ -63,6 +72,7 @@ def predict(
         int | None, typer.Option(min=1, metavar="NUMBER", help="Images in a forward pass.  [default: 128]")
     ] = None,
     device: Device = "auto",
+    own_function: OwnFunction = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -76,8 +86,10 @@ def predict(
     if coverage is not None and risk is not None:
         raise UsageError("choose --coverage or --risk, not both.")
     as_json = _writes_json(out, as_json)
+    allow_function(own_function)
     from dsui.cli.progress import ProgressBars, print_note
     from dsui.cli.terminal import stderr_console
+    from dsui.data.feature_file import ENDINGS
     from dsui.data.folder import image_files
     from dsui.deploy.predictor import BATCH, Predictor
     from dsui.deploy.rows import PredictionRow, feature_rows, rows
@@ -88,7 +100,7 @@ def predict(
         print_note(console, sentence)
     if coverage is not None or risk is not None:
         console.print(_describe(predictor.threshold(coverage, risk)), soft_wrap=True)
-    on_features = predictor.model.facts.config.on_features
+    on_features = predictor.model.facts.config.on_features and all(path.suffix.lower() in ENDINGS for path in paths)
     counts = _Counts("row" if on_features else "image")
     with ExitStack() as closing:
         closing.enter_context(warnings.catch_warnings())

@@ -12,9 +12,11 @@ from dsui.cli.arguments import (
     Foreign,
     Json,
     KeepOutputs,
+    OwnFunction,
     Quiet,
     Root,
     SkipBad,
+    allow_function,
     parse_foreign,
     parse_path,
     select_device,
@@ -38,6 +40,7 @@ def threshold(
     foreign: Foreign = "",
     root: Root = None,
     device: Device = "auto",
+    own_function: OwnFunction = None,
     skip_bad: SkipBad = False,
     cache: KeepOutputs = True,
     out: TableFile = None,
@@ -56,6 +59,7 @@ def threshold(
     coverages, risks = _parse_shares("--coverage", coverage), _parse_shares("--risk", risk)
     foreign_names = parse_foreign(foreign)
 
+    allow_function(own_function)
     from dsui.cli.progress import ProgressBars
     from dsui.cli.terminal import stderr_console
     from dsui.deploy.threshold_effects import Criterion, largest_accepted, set_uncertainties

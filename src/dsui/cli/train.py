@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli import names, train_checks, train_summary
+from dsui.cli import names, train_backbone, train_checks, train_summary
 from dsui.cli.arguments import (
     MODES,
     Device,
@@ -18,6 +18,7 @@ from dsui.cli.arguments import (
     Root,
     SkipBad,
     StepMode,
+    Weights,
     check_name,
     check_outside_images,
     check_share,
@@ -55,7 +56,8 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"One of {', '.join(names.backbones())}.  [default: resnet18; none for features:FILE]",
+            help=f"One of {', '.join(names.backbones())}; or pretrained: timm:NAME, torchvision:NAME, hf:NAME, or "
+            "package.module:function of your own.  [default: resnet18; none for features:FILE]",
             autocompletion=completion(names.backbones),
         ),
     ] = None,
@@ -67,6 +69,14 @@ def train(
             "features:FILE]",
             autocompletion=completion(names.recipes),
         ),
+    ] = None,
+    weights: Weights = None,
+    freeze: Annotated[
+        bool, typer.Option("--freeze", help="Leave a pretrained backbone as it is; its features are computed once.")
+    ] = False,
+    freeze_until: Annotated[
+        str | None,
+        typer.Option(metavar="LAYER", help="Leave the layers of a pretrained backbone before this one as they are."),
     ] = None,
     seed: Annotated[
         int,
@@ -149,6 +159,7 @@ def train(
     """
     check_name("method", method, names.methods())
     backbone, recipe = train_checks.backbone_and_recipe(data, backbone, recipe)
+    train_backbone.check(backbone, data, weights, channels, freeze, freeze_until)
     check_name("mode", mode, MODES)
     if not recipe.lower().endswith((".yaml", ".yml")):
         check_name("recipe", recipe, (*names.recipes(), "FILE.yaml"))
@@ -156,12 +167,9 @@ def train(
     data = train_checks.without_slash(data)
     for name in filter(None, (data, outliers)):
         check_outside_images("--out", out, name)
-    folder_options: FolderOptions = {
-        "size": 32 if size is None else size,
-        "channels": 3 if channels is None else channels,
-        "skip_bad": skip_bad,
-    }
-    overrides = dict(_parse_setting(setting) for setting in settings or [])
+    overrides = dict(_parse_setting(setting) for setting in settings or []) | train_backbone.frozen(
+        freeze, freeze_until
+    )
 
     import torch
 
@@ -186,7 +194,13 @@ def train(
         recipe_overrides, options = method_options(method, overrides)
         loaded_recipe = load_recipe(recipe, data, recipe_overrides)
     resume = resume or _is_restarted(out / CONFIG)
-    with joined(device_type) as world, Heartbeat(world, lambda: connect(world), print_error, partial(_end_job, out)):
+    with (
+        train_backbone.started(backbone, weights, size) as start,
+        joined(device_type) as world,
+        Heartbeat(world, lambda: connect(world), print_error, partial(_end_job, out)),
+    ):
+        loaded_recipe = start.recipe(loaded_recipe, data)
+        folder_options = start.folder_options(size, channels, skip_bad)
         whole = _load_images(data, root, size, folder_options)
         has_test = train_checks.has_test_images(data)
         foreign = None if outliers is None else _load_images(outliers, root, None, folder_options)
@@ -204,6 +218,7 @@ def train(
             known=known_classes,
             held_out=share,
             skip_bad=skip_bad,
+            preparation=start.facts,
         )
         images = training_images(config, whole)
         if world.leader and not quiet:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from dsui.backbones.registry import FEATURES as FEATURES_BACKBONE
+from dsui.backbones.spec import is_spec
 from dsui.cli import names
 from dsui.cli.arguments import check_dataset, check_name
 from dsui.cli.errors import UsageError, as_usage_errors
@@ -29,7 +30,8 @@ def backbone_and_recipe(data: str, backbone: str | None, recipe: str | None) -> 
             raise UsageError(f"--backbone {backbone}: {data} are features already; leave it out.")
         return FEATURES_BACKBONE, recipe or "features"
     backbone = backbone or "resnet18"
-    check_name("backbone", backbone, names.backbones())
+    if not is_spec(backbone):
+        check_name("backbone", backbone, (*names.backbones(), "hf:NAME", "timm:NAME", "torchvision:NAME"))
     return backbone, recipe or "paper"
 
 

@@ -33,6 +33,8 @@ from dsui.excerpt import excerpt, shorten
 from dsui.plain_json import load_json
 from dsui.regular_file import check_regular
 
+EMBEDDING = "embedding"
+"""Key in the metadata of a file of features, and of the weights of a run on it: what made the features, as JSON."""
 ENDINGS = (".safetensors", ".npz", ".parquet")
 PARTS = ("train", "test")
 BLOCK = 1 << 16
@@ -94,7 +96,7 @@ def _read(path: Path) -> FeatureFile:
         classes,
         _checked_names(path, found.get("names"), len(features)),
         _checked_split(path, found.get("split"), len(features)),
-        found.get("embedding"),
+        found.get(EMBEDDING),
     )
 
 
@@ -119,7 +121,7 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
             found["classes"] = load_json(metadata["classes"])
         except ValueError as error:
             raise DataError(f"{path}: `classes` in its metadata are not JSON; write it again.") from error
-    return {**found, "embedding": metadata.get("embedding")}
+    return {**found, "embedding": metadata.get(EMBEDDING)}
 
 
 def _read_npz(path: Path) -> dict[str, Any]:

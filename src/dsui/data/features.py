@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dsui.data.augment import Transform
-from dsui.data.dataset import ImageSet, Subset
+from dsui.data.dataset import ImageSet, MemorySet, Subset
 from dsui.data.feature_file import BLOCK, FeatureFile, read_feature_file
 from dsui.data.split_rule import chosen_for_test
 from dsui.errors import DataError
@@ -116,6 +116,13 @@ def features_of(images: ImageSet) -> FeatureSet | None:
     return images if isinstance(images, FeatureSet) else None
 
 
+def hold_features(images: ImageSet) -> bool:
+    """Whether a data set holds features, from a file or in memory, and no images."""
+    while isinstance(images, Subset):
+        images = images.images
+    return isinstance(images, FeatureSet) or (isinstance(images, MemorySet) and images.images.is_floating_point())
+
+
 def shuffled_features(like: ImageSet, count: int, seed: int) -> Tensor:
     """float32 [count, M, 1, 1]: every feature is drawn alone among the values that it has in `like`.
 
@@ -134,7 +141,7 @@ def shuffled_features(like: ImageSet, count: int, seed: int) -> Tensor:
 
 def transform_for(images: ImageSet, transform: Transform) -> Transform:
     """`transform`, or for features one that leaves them as they are."""
-    return transform if features_of(images) is None else FeatureTransform()
+    return FeatureTransform() if hold_features(images) else transform
 
 
 def _rows_for_test(file: FeatureFile, labels: Tensor) -> tuple[Tensor, int]:

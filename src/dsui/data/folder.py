@@ -25,8 +25,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dsui.backbones.preparation import Preparation
 from dsui.data.dataset import MemorySet
-from dsui.data.decode import ImageError, central_square, decode_image, extensions, pixels, read_all, read_header
+from dsui.data.decode import ImageError, decode_image, extensions, pixels, prepared, read_all, read_header
 from dsui.data.info import missing_folder
 from dsui.data.split_rule import chosen_for_test
 from dsui.errors import DataError
@@ -56,6 +57,8 @@ class FolderSet:
     channels: int
     skipped: tuple[SkippedFile, ...]
     set_aside: int = 0
+    preparation: Preparation | None = None
+    """How an image of `size` pixels is made; None: its central square, resized."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -69,10 +72,19 @@ class FolderSet:
         return MemorySet(self.name, self.classes, self._decode(self.files), self.labels)
 
     def _decode(self, files: Sequence[Path]) -> Tensor:
-        return read_all(files, partial(_decode, size=self.size, channels=self.channels), self.shape)
+        return read_all(
+            files, partial(_decode, size=self.size, channels=self.channels, preparation=self.preparation), self.shape
+        )
 
 
-def folder_set(path: Path, split: str, size: int = 32, channels: int = 3, skip_bad: bool = False) -> FolderSet:
+def folder_set(
+    path: Path,
+    split: str,
+    size: int = 32,
+    channels: int = 3,
+    skip_bad: bool = False,
+    preparation: Preparation | None = None,
+) -> FolderSet:
     """The images of one split. A file without the header of an image is an error that names it.
 
     With `skip_bad`, bad files are left out; every file is decoded once at the start, because only that finds truncated
@@ -95,7 +107,9 @@ def folder_set(path: Path, split: str, size: int = 32, channels: int = 3, skip_b
     if not files:
         raise DataError(f"{top} holds no readable image for {split}; add images below {top}/CLASS.")
     class_labels = torch.tensor(labels, dtype=torch.int64)
-    return FolderSet(f"folder:{path}", classes, class_labels, tuple(files), size, channels, tuple(skipped), set_aside)
+    return FolderSet(
+        f"folder:{path}", classes, class_labels, tuple(files), size, channels, tuple(skipped), set_aside, preparation
+    )
 
 
 class SplitFiles(NamedTuple):
@@ -225,9 +239,9 @@ def _fault(attempt: Callable[[Path], object], file: Path) -> ImageError | None:
     return None
 
 
-def _decode(file: Path, size: int, channels: int) -> NDArray[np.uint8]:
+def _decode(file: Path, size: int, channels: int, preparation: Preparation | None) -> NDArray[np.uint8]:
     try:
-        return pixels(central_square(decode_image(file, channels), size))
+        return pixels(prepared(decode_image(file, channels), size, preparation))
     except ImageError as error:
         raise _unusable(file, str(error)) from error
 

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 from dsui.checks import check_at_least
 from dsui.data.augment import splitmix64
 from dsui.data.dataset import ImageSet, MemorySet
-from dsui.data.features import features_of
+from dsui.data.features import hold_features
 from dsui.data.folder import FolderSet
 from dsui.errors import DataError
 
@@ -123,7 +123,7 @@ def open_loader(
     if len(images.labels) == 0:
         raise DataError(f"{images.name} holds no image; add some or choose another data set.")
     channels, height, width = images.shape
-    needed = len(images.labels) * channels * height * width * (1 if features_of(images) is None else 4)
+    needed = len(images.labels) * channels * height * width * (4 if hold_features(images) else 1)
     if needed <= (memory_budget if memory_budget is not None else _free_memory(device) // 2):
         return ResidentLoader(images, device)
     return StreamedLoader(images, device, os.cpu_count() or 1 if workers is None else workers)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from dsui.backbones.preparation import Preparation
     from dsui.data.dataset import ImageSet
     from dsui.data.info import DatasetInfo
 
@@ -65,6 +66,7 @@ class FolderOptions(TypedDict, total=False):
     size: int
     channels: int
     skip_bad: bool
+    preparation: Preparation | None
 
 
 def load(name: str, split: str, root: Path | None = None, **options: Unpack[FolderOptions]) -> ImageSet:

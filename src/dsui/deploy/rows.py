@@ -35,11 +35,11 @@ class PredictionRow(NamedTuple):
 
 def rows(predictor: Predictor, files: Iterable[Path], batch: int = BATCH) -> Iterator[list[PredictionRow]]:
     """Rows of every file in order, a batch at a time. Files are decoded in advance, a few batches at most."""
-    config = predictor.model.facts.config
+    form = predictor.form
 
     def read(file: Path) -> tuple[Path, NDArray[np.uint8] | ImageError]:
         try:
-            return file, from_file(file, config.channels, config.size)
+            return file, from_file(file, form.channels, form.size, form.preparation)
         except ImageError as error:
             return file, error
 

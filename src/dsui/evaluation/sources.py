@@ -35,6 +35,7 @@ from dsui.data.stamp import stamp
 from dsui.detectors.odin import Odin
 from dsui.errors import DataError, DsuiError
 from dsui.evaluation.cache import ImageSource
+from dsui.runs.backbones import preparation_of
 from dsui.runs.config import RunConfig
 from dsui.runs.images import digest, held_out_images, known_images, read_split, training_images
 from dsui.runs.model import Model
@@ -240,7 +241,9 @@ class ImageSources:
     def _load_foreign(self, name: str) -> ImageSet:
         config = self.config
         if name.startswith(FOLDER):
-            images = foreign_folder(folder_path(name), config.size, config.channels, config.skip_bad)
+            images = foreign_folder(
+                folder_path(name), config.size, config.channels, config.skip_bad, preparation_of(config)
+            )
             self._note_left_out(name, images)
             return images
         if name.startswith(FEATURES):

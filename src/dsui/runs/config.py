@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, get_type_hints
 
+from dsui.backbones.preparation import FACTS
 from dsui.backbones.registry import FEATURES
 from dsui.methods.registry import option_kinds, option_owner
 from dsui.recipe import Recipe
@@ -29,6 +30,7 @@ RUN = record(
         "known": either(text(1 << 16), NOTHING),
         "held_out": number(0, 1),
         "skip_bad": TRUTH,
+        "preparation": either(FACTS, NOTHING),
     },
 )
 """What config.yaml and the weights say of a run, beside the settings of its recipe."""
@@ -57,6 +59,10 @@ class RunConfig:
     skip_bad: bool = False
     """Whether unreadable files of folder:PATH are left out, in training and whenever the run is evaluated."""
 
+    preparation: Mapping[str, object] | None = None
+    """How the images of a pretrained network are made of photographs (`dsui.backbones.preparation`); None: as the
+    central square, which `dsui.data.decode` cuts out."""
+
     def __post_init__(self) -> None:
         """Drop options that repeat the recipe, so that configs of equal runs are equal."""
         repeated = self.recipe.method_options.items()
@@ -70,13 +76,15 @@ class RunConfig:
     def mapping(self) -> dict[str, object]:
         """Plain values, as YAML and JSON hold them, with the recipe's settings beside the run's own.
 
-        `skip_bad` is listed only where it holds, and the recipe's later settings where they are changed, so that runs
-        and cells made before these were added keep their identity.
+        `skip_bad` and `preparation` are listed only where they hold, and the recipe's later settings where they are
+        changed, so that runs and cells made before these were added keep their identity.
         """
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "recipe"}
         own["options"] = dict(self.options)
         if not self.skip_bad:
             del own["skip_bad"]
+        if self.preparation is None:
+            del own["preparation"]
         settings = self.recipe.identifying()
         recipe = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
         return {**own, "recipe": recipe.pop("name"), **recipe}

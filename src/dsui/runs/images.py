@@ -14,6 +14,7 @@ from dsui.data.folder import FolderSet
 from dsui.data.registry import FOLDER, OWN, load
 from dsui.data.splits import class_split, known_part
 from dsui.errors import DsuiError
+from dsui.runs.backbones import preparation_of
 from dsui.runs.config import RunConfig
 
 IMAGES = "images"
@@ -34,7 +35,14 @@ def read_split(config: RunConfig, name: str, split: str, root: Path | None) -> I
     """A split of the run's data set at its size, or of another one; a folder is read at the run's size and with its
     `skip_bad`."""
     if name.startswith(FOLDER):
-        return load(name, split, size=config.size, channels=config.channels, skip_bad=config.skip_bad)
+        return load(
+            name,
+            split,
+            size=config.size,
+            channels=config.channels,
+            skip_bad=config.skip_bad,
+            preparation=preparation_of(config),
+        )
     published = name == config.data and not name.startswith(OWN)
     return load(name, split, root, size=config.size) if published else load(name, split, root)
 

@@ -91,6 +91,9 @@ def changes(config: RunConfig) -> str:
     outliers = {"outliers": config.outliers} if config.outliers else {}
     listed = {**shortened, **changed_settings, **config.options, **outliers}
     shape = _usual_shape(data)
+    if config.preparation is not None:  # these are the network's own
+        listed = {key: value for key, value in listed.items() if key not in {"mean", "std"}}
+        shape = None
     if shape is not None:
         listed |= {} if config.channels == shape[0] else {"channels": config.channels}
         listed |= {} if config.size == shape[1] else {"size": config.size}
