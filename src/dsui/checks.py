@@ -18,6 +18,12 @@ def require(*packages: str) -> None:
         raise DsuiError(f"figures and reports need {' and '.join(missing)}; run pip install {' '.join(missing)}.")
 
 
+def check_installed(package: str, what: str, extra: str) -> None:
+    """Raise unless the package is installed, which the extra `extra` of dsui brings; `what` needs it."""
+    if find_spec(package) is None:
+        raise DsuiError(f"{what} need {package}; run pip install 'dsui[{extra}]'.")
+
+
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {excerpt(value)}.")

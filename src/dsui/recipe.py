@@ -10,10 +10,19 @@ from typing import Any, Literal
 from dsui.errors import DsuiError
 from dsui.excerpt import excerpt
 
+LARGEST_FACTOR = 1000
 MOST_EPOCHS, MOST_PADDING = 100_000, 256
 """Far more than any training needs; a typing error may ask for more memory than there is."""
 
-ADDED_LATER = ("doubles", "doubles_weight", "doubles_copies", "regmixup")
+ADDED_LATER = (
+    "doubles",
+    "doubles_weight",
+    "doubles_copies",
+    "regmixup",
+    "freeze_until",
+    "backbone_rate",
+    "layer_decay",
+)
 """Fields that the first recipes did not have. Their defaults are what those recipes did, and a run with these defaults
 is identified without them, so that runs, rows and cells made before keep their names."""
 
@@ -76,6 +85,13 @@ class Recipe:
     """Weight of the loss of a mixed copy of the batch (`dsui.training.copies`); 0 is off."""
     clip: float = 0.0
     """Largest norm of the gradient; 0 is off."""
+    freeze_until: str = ""
+    """The first layer of the backbone that is trained: those before it stay as they are (`dsui.backbones.freezing`).
+    "head": none of the backbone is trained; empty: all of it."""
+    backbone_rate: float = 1.0
+    """Factor on the rate of the backbone's parameters."""
+    layer_decay: float = 1.0
+    """Factor on the rate of each layer of the backbone against the next one (`dsui.training.layer_rates`)."""
     bfloat16: bool = True
     """Run convolutions and hidden layers in bfloat16 on a GPU."""
     method_options: Mapping[str, object] = field(default_factory=dict)
@@ -126,6 +142,8 @@ class Recipe:
         yield "std", len(self.std) == len(self.mean), f"as long as mean, which has {len(self.mean)} values"
         for key in ("weight_decay", "sam", "clip", "regmixup"):
             yield key, 0 <= getattr(self, key) < math.inf, "at least 0 and finite"
+        for key in ("backbone_rate", "layer_decay"):
+            yield key, 0 < getattr(self, key) <= LARGEST_FACTOR, f"above 0 and at most {LARGEST_FACTOR}"
         yield "doubles_weight", 0 < self.doubles_weight < math.inf, "positive and finite"
         yield "ema_decay", 0 < self.ema_decay < 1, "between 0 and 1, both excluded"
         yield "swa_start", 0 <= self.swa_start < 1, "at least 0 and below 1"

@@ -97,7 +97,7 @@ def test_an_own_backbone_is_built_by_its_name_with_its_weights_until_the_context
             assert all(torch.equal(a, b) for a, b in zip(built.parameters(), backbone.parameters(), strict=True))
         with pytest.raises(Exception, match="sde-net cannot be built on own:Net; choose --backbone small or resnet18"):
             methods.build("sde-net", name, 1, 10, load_recipe("demo", "digits"))
-    with pytest.raises(ValueError, match=r"built on a user's own module, Net; load it in Python with such a module"):
+    with pytest.raises(ValueError, match=r"own module, Net; name the function that makes it, .* or load it in Python"):
         registry.build("own:Net")
     assert registry.names() == ("small", "resnet18", "vgg16")
 

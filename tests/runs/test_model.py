@@ -163,7 +163,7 @@ def test_a_run_of_a_version_with_other_options_is_told() -> None:
         ({"data": 5}, "data is 5; it must be text"),
         ({"options": None}, "options is None; it must be a mapping"),
         ({"options": {"samples": "x"}}, "options.samples is 'x'; it must be a whole number"),
-        ({"channels": -3}, "channels is -3; it must be a whole number from 1 to 1,024"),
+        ({"channels": -3}, "channels is -3; it must be a whole number from 1 to 65,536"),
         ({"size": True}, "size is True; it must be a whole number"),
         ({"seed": 2**70}, "seed is 1180591620717411303424; it must be"),
         ({"epochs": "3"}, "epochs is '3'; it must be a whole number"),

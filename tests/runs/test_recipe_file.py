@@ -42,12 +42,12 @@ def write(tmp_path: Path) -> Write:
     return to
 
 
-def test_four_recipes_ship() -> None:
-    assert names() == ["demo", "modern", "paper", "released"]
+def test_five_recipes_ship() -> None:
+    assert names() == ["demo", "features", "modern", "paper", "released"]
 
 
 @pytest.mark.parametrize("data", [*DATASETS, "folder:photos"])
-@pytest.mark.parametrize("name", ["demo", "modern", "paper", "released"])
+@pytest.mark.parametrize("name", ["demo", "features", "modern", "paper", "released"])
 def test_every_recipe_fits_every_data_set_and_comes_back_from_its_yaml(name: str, data: str, write: Write) -> None:
     recipe = load_recipe(name, data)
     assert recipe.name == name
@@ -56,7 +56,7 @@ def test_every_recipe_fits_every_data_set_and_comes_back_from_its_yaml(name: str
 
 
 @pytest.mark.parametrize("data", [*DATASETS, "folder:photos"])
-@pytest.mark.parametrize("name", ["demo", "modern", "paper", "released"])
+@pytest.mark.parametrize("name", ["demo", "features", "modern", "paper", "released"])
 @pytest.mark.parametrize("epochs", [1, 3, 1000])
 def test_epochs_alone_may_be_overridden(name: str, data: str, epochs: int) -> None:
     assert load_recipe(name, data, {"epochs": epochs}).epochs == epochs
@@ -217,7 +217,7 @@ def test_a_rate_is_held_after_its_rise_and_for_an_average(overrides: dict[str, o
 
 
 def test_an_unknown_recipe_is_answered_with_the_nearest(write: Write) -> None:
-    known = "none of demo, modern, paper, released; did you mean paper?"
+    known = "none of demo, features, modern, paper, released; did you mean paper?"
     with pytest.raises(RecipeError) as caught:
         load_recipe("Papr", "cifar10")
     assert str(caught.value) == f"recipe 'Papr' is not a .yaml file and {known}"
@@ -242,7 +242,7 @@ def test_an_unknown_recipe_is_answered_with_the_nearest(write: Write) -> None:
         (BOMB, "is not valid YAML: it has more than 20,000 values"),
         (f"? {'k' * 9999}\n: 1\n", "unknown key 'kkkkkkkkkkkkkkkkkkkk"),
         (f"name: {'n' * 999}\n", "it may have 200 characters."),
-        ("extends: [paper]\n", "extends ['paper']; name one of demo, modern, paper, released."),
+        ("extends: [paper]\n", "extends ['paper']; name one of demo, features, modern, paper, released."),
         ("extends: paper\nbatch: [1\n", "is not valid YAML: expected ',' or ']', but got '<stream end>' in line 3."),
         ("extends: paper\nname: a\x07b\n", "is not valid YAML: special characters are not allowed in line 2."),
         ("name: !!timestamp 2021-13-01\n", "is not valid YAML: the tag 'tag:yaml.org,2002:timestamp' is not used here"),

@@ -1,7 +1,9 @@
 """A user's module as a backbone.
 
 A module with an integer `out_features`, the number of its features, is used as it is. From any other, the linear layer
-at its end is removed (`dsui.backbones.adapt`); if it does not end in one, its output must be features [B, M].
+at its end is removed (`dsui.backbones.adapt`); if it does not end in one, its output must be features [B, M]. Outputs
+for classes are no features: probabilities, log-probabilities, as many logits as the module says it has classes, or as
+many as ImageNet has. They are refused.
 """
 
 from __future__ import annotations
@@ -13,6 +15,10 @@ from torch import Tensor, nn
 
 from dsui.backbones.adapt import adapt
 from dsui.backbones.backbone import Backbone
+
+IMAGENET_CLASSES = (1000, 1001, 21_841, 21_843)
+SUM_TOLERANCE = 1e-3
+"""Of probabilities in bfloat16, as wide as a softmax over a thousand classes needs it."""
 
 
 class OwnBackbone(Backbone):
@@ -39,6 +45,7 @@ def as_backbone(module: nn.Module, shape: tuple[int, int, int]) -> Backbone:
         except ValueError:
             if width is None:
                 raise
+            _check_no_classes(model, width, shape)
             return OwnBackbone(model, width)
     if width != stated:
         found = "no features [B, M]" if width is None else f"{width} features"
@@ -49,16 +56,41 @@ def as_backbone(module: nn.Module, shape: tuple[int, int, int]) -> Backbone:
     return OwnBackbone(model, stated)
 
 
+def _check_no_classes(model: nn.Module, width: int, shape: tuple[int, int, int]) -> None:
+    """Raise where the outputs, which no linear layer gives that could be removed, are those of classes."""
+    kind = type(model).__name__
+    advice = (
+        f"remove what follows its features, or, if these are features, say so with an attribute out_features = {width}."
+    )
+    config = getattr(model, "config", None)
+    counts = (getattr(model, "num_classes", None), getattr(config, "num_labels", None))
+    if width in counts:
+        raise ValueError(f"{kind} gives {width} outputs, one for each of its classes, and not features; {advice}")
+    if width in IMAGENET_CLASSES:
+        raise ValueError(f"{kind} gives {width:,} outputs, as many as ImageNet has classes, and not features; {advice}")
+    outputs = _outputs(model, shape).double()
+    sums = {"probabilities": outputs.sum(1) * (outputs >= 0).all(), "log-probabilities": outputs.exp().sum(1)}
+    for what, total in sums.items():
+        if width > 1 and bool(((total - 1).abs() < SUM_TOLERANCE).all()):
+            raise ValueError(f"{kind} gives {what}, which sum to one, and not features; {advice}")
+
+
 @torch.no_grad()
-def _width(model: nn.Module, shape: tuple[int, int, int]) -> int | None:
-    """M where the model turns two images into a floating-point [2, M], else None."""
+def _outputs(model: nn.Module, shape: tuple[int, int, int]) -> Tensor:
+    """[2, M] for two random images."""
     probe = copy.deepcopy(model).eval()
     with torch.random.fork_rng([]):
-        try:
-            features = probe(torch.rand((2, *shape), generator=torch.Generator().manual_seed(0)))
-        except Exception as error:
-            raise ValueError(
-                f"{type(model).__name__} fails on images of {list(shape)} (channels, height, width): {error}."
-            ) from error
+        outputs: Tensor = probe(torch.rand((2, *shape), generator=torch.Generator().manual_seed(0)))
+    return outputs
+
+
+def _width(model: nn.Module, shape: tuple[int, int, int]) -> int | None:
+    """M where the model turns two images into a floating-point [2, M], else None."""
+    try:
+        features = _outputs(model, shape)
+    except Exception as error:
+        raise ValueError(
+            f"{type(model).__name__} fails on images of {list(shape)} (channels, height, width): {error}."
+        ) from error
     right = isinstance(features, Tensor) and features.ndim == 2 and features.is_floating_point()
     return features.shape[1] if right and len(features) == 2 else None

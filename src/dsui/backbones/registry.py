@@ -25,31 +25,59 @@ BACKBONES: LazyRegistry[type[Backbone]] = LazyRegistry(
         "vgg16": "dsui.backbones.vgg:VGG16",
     }
 )
+FEATURES = "features"
+"""The backbone of runs that are trained on features, without a network before the head."""
+HEAD = "head"
+"""What `freeze_until` is where the whole backbone is frozen, up to the head."""
 OWN = "own:"
 """Begins the name of a user's own module."""
 _own: ContextVar[Backbone | None] = ContextVar("own backbone", default=None)
+_provided: ContextVar[tuple[str, Backbone] | None] = ContextVar("provided backbone", default=None)
 
 
 def names() -> tuple[str, ...]:
-    """All of them, as users spell them."""
+    """The networks for images, as users spell them."""
     return tuple(BACKBONES)
 
 
 def build(name: str, channels: int = 3, **options: Any) -> Backbone:
     """A freshly initialised backbone; `options` are those of its class: `width` (small), `released_start` (resnet18).
 
-    A name "own:CLASS" gives a copy of the module set by `own_backbone`, with that module's weights.
+    A name "own:CLASS" gives a copy of the module set by `own_backbone`, with that module's weights, and the name of
+    another library's network (`dsui.backbones.spec`) a copy of the one set by `provided_backbone`.
     """
     if name.startswith(OWN):
         if (own := _own.get()) is None:
             raise ValueError(
-                f"this model was built on a user's own module, {name.removeprefix(OWN)}; load it in Python with "
-                "such a module: Predictor.load(path, backbone=module)."
+                f"this model was built on a user's own module, {name.removeprefix(OWN)}; name the function that makes "
+                "it, as in --backbone package.module:function, or load it in Python with such a module: "
+                "Predictor.load(path, backbone=module)."
             )
         return copy.deepcopy(own)
+    if (provided := _provided.get()) is not None and provided[0] == name:
+        return copy.deepcopy(provided[1])
+    if name == FEATURES:
+        from dsui.backbones.features import StandardizedFeatures
+
+        return StandardizedFeatures(channels)
     if name not in BACKBONES:
         raise ValueError(unknown_name("backbone", name, BACKBONES))
     return BACKBONES[name](channels=channels, **options)
+
+
+@contextmanager
+def provided_backbone(name: str, backbone: Backbone) -> Iterator[None]:
+    """A context in which `name` builds copies of `backbone`, weights included. It holds in this thread only."""
+    token = _provided.set((name, backbone))
+    try:
+        yield
+    finally:
+        _provided.reset(token)
+
+
+def has_own_backbone() -> bool:
+    """Whether this is within `own_backbone`."""
+    return _own.get() is not None
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from dsui import __version__
 from dsui.cli.compare import compare
 from dsui.cli.data import data_app
 from dsui.cli.demo import demo
+from dsui.cli.embed import embed
 from dsui.cli.errors import CommandGroup, exit_with_a_sentence
 from dsui.cli.evaluate import evaluate
 from dsui.cli.info import info
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(embed)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(reproduce)

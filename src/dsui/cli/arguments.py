@@ -12,7 +12,7 @@ import typer
 from dsui.cli import names
 from dsui.cli.errors import UnknownDataError, UsageError
 from dsui.cli.names import completion
-from dsui.data.registry import FOLDER, PSEUDO, TRAIN_SUFFIX, folder_path, foreign_split
+from dsui.data.registry import FEATURES, FOLDER, OWN, PSEUDO, TRAIN_SUFFIX, folder_path, foreign_split
 from dsui.errors import DataError
 from dsui.excerpt import excerpt
 from dsui.host_memory import keep_freed_memory
@@ -59,11 +59,39 @@ StepMode = Annotated[
 Quiet = Annotated[
     bool, typer.Option("--quiet", help="Print no progress, notes or summaries; errors are still printed.")
 ]
+OwnFunction = Annotated[
+    str | None,
+    typer.Option(
+        "--backbone",
+        metavar="SPEC",
+        help="For a run on a network of your own: the function that makes it, package.module:function. Its code runs "
+        "only if you name it here.",
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Weights of the backbone, as safetensors, in place of those that its library fetches.",
+    ),
+]
 Root = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Where the data sets are.  [default: $DSUI_DATA, else ~/.cache/dsui/data]"),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="For folder:PATH: leave out files that cannot be read.")]
+
+
+def allow_function(spec: str | None) -> None:
+    """Let the function that the user named run, where one was named."""
+    if spec is None:
+        return
+    from dsui.backbones.spec import allow, check_spec, is_code
+
+    if not is_code(spec):
+        raise UsageError(f"--backbone {spec}: the run knows this itself; leave it out.")
+    check_spec(spec)
+    allow(spec)
 
 
 def parse_path(text: str) -> Path:
@@ -124,10 +152,11 @@ def check_foreign(name: str, more: Iterable[str] = ()) -> str:
 
 
 def check_dataset(name: str, more: Iterable[str] = ()) -> str:
-    """The name, if it is one of `dsui data list` or of `more`, or folder:PATH."""
-    if name == FOLDER:
-        raise UnknownDataError("folder: needs a path, as in folder:photos.")
-    if not name.startswith(FOLDER) and name not in (every := (*names.data(), *more, f"{FOLDER}PATH")):
+    """The name, if it is one of `dsui data list` or of `more`, folder:PATH or features:FILE."""
+    if name in OWN:
+        what = "path, as in folder:photos" if name == FOLDER else "file, as in features:photos.safetensors"
+        raise UnknownDataError(f"{name} needs a {what}.")
+    if not name.startswith(OWN) and name not in (every := (*names.data(), *more, f"{FOLDER}PATH", f"{FEATURES}FILE")):
         if isdir(expanduser(name)):
             raise UnknownDataError(f"no data set {excerpt(name)}; for the folder of that name write {FOLDER}{name}.")
         raise UnknownDataError(unknown_name("data set", name, every))

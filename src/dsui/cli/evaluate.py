@@ -15,9 +15,11 @@ from dsui.cli.arguments import (
     Foreign,
     Json,
     KeepOutputs,
+    OwnFunction,
     Quiet,
     Root,
     SkipBad,
+    allow_function,
     check_name,
     parse_foreign,
     parse_names,
@@ -102,6 +104,7 @@ def evaluate(
     ] = None,
     root: Root = None,
     device: Device = "auto",
+    own_function: OwnFunction = None,
     skip_bad: SkipBad = False,
     cache: KeepOutputs = True,
     out: Annotated[
@@ -145,6 +148,7 @@ def evaluate(
             f"--format {table_format.value} holds one run and {len(runs)} are named; use --json or `dsui compare`."
         )
 
+    allow_function(own_function)
     from dsui.cli.progress import ProgressBars
     from dsui.cli.terminal import stderr_console
     from dsui.evaluation.evaluate import evaluate as evaluate_run

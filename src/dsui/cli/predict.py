@@ -13,7 +13,16 @@ from typing import IO, TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from dsui.cli.arguments import Device, Json, Quiet, check_positive_share, parse_path, select_device
+from dsui.cli.arguments import (
+    Device,
+    Json,
+    OwnFunction,
+    Quiet,
+    allow_function,
+    check_positive_share,
+    parse_path,
+    select_device,
+)
 from dsui.cli.errors import UsageError
 from dsui.cli.output import to_json_value
 from dsui.cli.score_options import DetectorName, ForeignScore, Score, Two, parse_choice
@@ -36,7 +45,8 @@ def predict(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            help="Image files, and folders of them; folders are searched at any depth.",
+            help="Image files, and folders of them; folders are searched at any depth. For a run on features: "
+            "files of features, or images if the run knows its network.",
             metavar="PATH",
             parser=parse_path,
         ),
@@ -69,6 +79,7 @@ def predict(
         int | None, typer.Option(min=1, metavar="NUMBER", help="Images in a forward pass.  [default: 128]")
     ] = None,
     device: Device = "auto",
+    own_function: OwnFunction = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -87,12 +98,14 @@ def predict(
     choice = parse_choice(score, foreign_score, two, detector)
     if coverage is None and risk is None and any(choice):
         raise UsageError("a score needs a threshold; add --coverage 0.95 or --risk 0.02.")
+    allow_function(own_function)
     from dsui.cli.progress import ProgressBars, print_note
     from dsui.cli.terminal import stderr_console
     from dsui.cli.verdict import print_short_verdict
+    from dsui.data.feature_file import ENDINGS
     from dsui.data.folder import image_files
     from dsui.deploy.predictor import BATCH, Predictor
-    from dsui.deploy.rows import rows
+    from dsui.deploy.rows import feature_rows, rows
 
     predictor = Predictor.load(run, select_device(device))
     console = stderr_console(quiet)
@@ -100,15 +113,17 @@ def predict(
         print_note(console, sentence)
     if (sentence := _set_threshold(predictor, coverage, risk, choice)) is not None:
         console.print(sentence, soft_wrap=True)
-    counts = _Counts()
+    on_features = predictor.model.facts.config.on_features and all(path.suffix.lower() in ENDINGS for path in paths)
+    counts = _Counts("row" if on_features else "image")
     with ExitStack() as closing:
         closing.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", module="PIL")  # about odd files that it can read
         bars = closing.enter_context(ProgressBars(console))
-        total = sum(1 for _ in image_files(paths)) if bars.live else None
+        total = sum(1 for _ in image_files(paths)) if bars.live and not on_features else None
         try:
             with _open_output(out) as output:
-                for batch_rows in rows(predictor, image_files(paths), batch or BATCH):
+                found = feature_rows(predictor, paths, batch or BATCH) if on_features else None
+                for batch_rows in found or rows(predictor, image_files(paths), batch or BATCH):
                     if counts.files == 0:
                         print_short_verdict(console, predictor.model.facts)
                     output.write(_to_json(batch_rows) if as_json else _to_csv(batch_rows, counts.files == 0))
@@ -128,7 +143,8 @@ def predict(
 
 
 class _Counts:
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
+        self.what = what
         self.files = self.failed = self.accepted = self.rejected = 0
 
     def add(self, rows: list[PredictionRow]) -> None:
@@ -140,7 +156,7 @@ class _Counts:
     def summary(self) -> str:
         decided = f": {self.accepted:,} accepted, {self.rejected:,} rejected" if self.accepted + self.rejected else ""
         predicted = self.files - self.failed
-        return f"{predicted:,} {'image' if predicted == 1 else 'images'} predicted{decided}."
+        return f"{predicted:,} {self.what}{'s' * (predicted != 1)} predicted{decided}."
 
 
 def _set_threshold(predictor: Predictor, coverage: float | None, risk: float | None, choice: ScoreChoice) -> str | None:

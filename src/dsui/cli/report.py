@@ -12,9 +12,11 @@ from dsui.cli.arguments import (
     Device,
     Json,
     KeepOutputs,
+    OwnFunction,
     Quiet,
     Root,
     SkipBad,
+    allow_function,
     check_foreign,
     parse_path,
     select_device,
@@ -53,6 +55,7 @@ def report(
     title: Annotated[str, typer.Option(metavar="TEXT", help="Heading of the page.")] = "",
     root: Root = None,
     device: Device = "auto",
+    own_function: OwnFunction = None,
     skip_bad: SkipBad = False,
     cache: KeepOutputs = True,
     as_json: Json = False,
@@ -66,6 +69,7 @@ def report(
     """
     foreign_sets = [check_foreign(name) for name in split_names(foreign)] if foreign else []
 
+    allow_function(own_function)
     from dsui.cli.progress import ProgressBars
     from dsui.cli.terminal import stderr_console
     from dsui.report.assembly import sections

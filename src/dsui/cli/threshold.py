@@ -13,9 +13,11 @@ from dsui.cli.arguments import (
     Foreign,
     Json,
     KeepOutputs,
+    OwnFunction,
     Quiet,
     Root,
     SkipBad,
+    allow_function,
     parse_foreign,
     parse_path,
     select_device,
@@ -72,6 +74,7 @@ def threshold(
     foreign: Foreign = "",
     root: Root = None,
     device: Device = "auto",
+    own_function: OwnFunction = None,
     skip_bad: SkipBad = False,
     cache: KeepOutputs = True,
     out: TableFile = None,
@@ -92,6 +95,7 @@ def threshold(
     foreign_names = parse_foreign(foreign)
     choice = parse_choice(score, foreign_score, two, detector)
 
+    allow_function(own_function)
     from dsui.cli.progress import ProgressBars
     from dsui.cli.terminal import stderr_console
     from dsui.deploy.scorer import prepare

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli import names, train_checks, train_summary
+from dsui.cli import names, train_backbone, train_checks, train_summary
 from dsui.cli.arguments import (
     MODES,
     Device,
@@ -18,6 +18,7 @@ from dsui.cli.arguments import (
     Root,
     SkipBad,
     StepMode,
+    Weights,
     check_name,
     check_outside_images,
     check_share,
@@ -27,7 +28,7 @@ from dsui.cli.arguments import (
 from dsui.cli.errors import FAILED, UsageError, as_usage_errors, print_error
 from dsui.cli.names import completion
 from dsui.cli.output import print_json
-from dsui.data.registry import FOLDER
+from dsui.data.registry import FEATURES, FOLDER, OWN
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
@@ -39,7 +40,8 @@ def train(
         str,
         typer.Option(
             metavar="NAME",
-            help="A data set of `dsui data list`, or folder:PATH for your own images.",
+            help="A data set of `dsui data list`, folder:PATH for your own images, or features:FILE for features of "
+            "images (.safetensors, .npz, .parquet; see `dsui embed`).",
             autocompletion=completion(names.data),
         ),
     ],
@@ -51,19 +53,31 @@ def train(
         ),
     ] = "dsui",
     backbone: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help=f"One of {', '.join(names.backbones())}.", autocompletion=completion(names.backbones)
-        ),
-    ] = "resnet18",
-    recipe: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAME",
-            help=f"Training settings: {', '.join(names.recipes())}, or a YAML file.",
+            help=f"One of {', '.join(names.backbones())}; or pretrained: timm:NAME, torchvision:NAME, hf:NAME, or "
+            "package.module:function of your own.  [default: resnet18; none for features:FILE]",
+            autocompletion=completion(names.backbones),
+        ),
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"Training settings: {', '.join(names.recipes())}, or a YAML file.  [default: paper; features for "
+            "features:FILE]",
             autocompletion=completion(names.recipes),
         ),
-    ] = "paper",
+    ] = None,
+    weights: Weights = None,
+    freeze: Annotated[
+        bool, typer.Option("--freeze", help="Leave a pretrained backbone as it is; its features are computed once.")
+    ] = False,
+    freeze_until: Annotated[
+        str | None,
+        typer.Option(metavar="LAYER", help="Leave the layers of a pretrained backbone before this one as they are."),
+    ] = None,
     seed: Annotated[
         int,
         typer.Option(
@@ -144,7 +158,8 @@ def train(
     Example: dsui train --data cifar10 --recipe paper --out runs/cifar10-0
     """
     check_name("method", method, names.methods())
-    check_name("backbone", backbone, names.backbones())
+    backbone, recipe = train_checks.backbone_and_recipe(data, backbone, recipe)
+    train_backbone.check(backbone, data, weights, channels, freeze, freeze_until)
     check_name("mode", mode, MODES)
     if not recipe.lower().endswith((".yaml", ".yml")):
         check_name("recipe", recipe, (*names.recipes(), "FILE.yaml"))
@@ -152,12 +167,9 @@ def train(
     data = train_checks.without_slash(data)
     for name in filter(None, (data, outliers)):
         check_outside_images("--out", out, name)
-    folder_options: FolderOptions = {
-        "size": 32 if size is None else size,
-        "channels": 3 if channels is None else channels,
-        "skip_bad": skip_bad,
-    }
-    overrides = dict(_parse_setting(setting) for setting in settings or [])
+    overrides = dict(_parse_setting(setting) for setting in settings or []) | train_backbone.frozen(
+        freeze, freeze_until
+    )
 
     import torch
 
@@ -176,11 +188,19 @@ def train(
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = not deterministic
+    if data.startswith(FEATURES) and recipe == "features":
+        overrides = {"batch": str(train_checks.usual_batch(data)), **overrides}
     with as_usage_errors():
         recipe_overrides, options = method_options(method, overrides)
         loaded_recipe = load_recipe(recipe, data, recipe_overrides)
     resume = resume or _is_restarted(out / CONFIG)
-    with joined(device_type) as world, Heartbeat(world, lambda: connect(world), print_error, partial(_end_job, out)):
+    with (
+        train_backbone.started(backbone, weights, size) as start,
+        joined(device_type) as world,
+        Heartbeat(world, lambda: connect(world), print_error, partial(_end_job, out)),
+    ):
+        loaded_recipe = start.recipe(loaded_recipe, data)
+        folder_options = start.folder_options(size, channels, skip_bad)
         whole = _load_images(data, root, size, folder_options)
         has_test = train_checks.has_test_images(data)
         foreign = None if outliers is None else _load_images(outliers, root, None, folder_options)
@@ -198,6 +218,7 @@ def train(
             known=known_classes,
             held_out=share,
             skip_bad=skip_bad,
+            preparation=start.facts,
         )
         images = training_images(config, whole)
         if world.leader and not quiet:
@@ -243,7 +264,8 @@ def _load_images(data: str, root: Path | None, size: int | None, folder_options:
 
     if data.startswith(FOLDER):
         return load(data, "train", root, **folder_options)
-    return load(data, "train", root) if size is None else load(data, "train", root, size=size)
+    published_size = None if data.startswith(OWN) else size
+    return load(data, "train", root) if published_size is None else load(data, "train", root, size=published_size)
 
 
 def _parse_setting(setting: str) -> tuple[str, str]:

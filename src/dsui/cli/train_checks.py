@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from dsui.cli.arguments import check_dataset
+from dsui.backbones.registry import FEATURES as FEATURES_BACKBONE
+from dsui.backbones.spec import is_spec
+from dsui.cli import names
+from dsui.cli.arguments import check_dataset, check_name
 from dsui.cli.errors import UsageError, as_usage_errors
 from dsui.cli.terminal import print_line
-from dsui.data.registry import FOLDER
+from dsui.data.registry import FEATURES, FOLDER, OWN, own_path
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
@@ -20,6 +23,25 @@ FEW_STEPS = 4
 """Fewer steps in an epoch than this are worth a note."""
 
 
+def backbone_and_recipe(data: str, backbone: str | None, recipe: str | None) -> tuple[str, str]:
+    """Those that the user chose, checked, or the usual ones; features have a recipe of their own and no network."""
+    if data.startswith(FEATURES):
+        if backbone not in (None, FEATURES_BACKBONE):
+            raise UsageError(f"--backbone {backbone}: {data} are features already; leave it out.")
+        return FEATURES_BACKBONE, recipe or "features"
+    backbone = backbone or "resnet18"
+    if not is_spec(backbone):
+        check_name("backbone", backbone, (*names.backbones(), "hf:NAME", "timm:NAME", "torchvision:NAME"))
+    return backbone, recipe or "paper"
+
+
+def usual_batch(data: str) -> int:
+    """The batch for the training rows of features:FILE."""
+    from dsui.data.features import feature_set, usual_batch
+
+    return usual_batch(len(feature_set(own_path(data), "train").labels))
+
+
 def check_data(data: str, outliers: str | None, size: int | None, folder_options: bool) -> None:
     """Raise if the data sets do not exist or do not go with each other or with the options of folder:PATH."""
     used = [name for name in (data, outliers) if name is not None]
@@ -27,7 +49,14 @@ def check_data(data: str, outliers: str | None, size: int | None, folder_options
         check_dataset(name)
     if folder_options and not any(name.startswith(FOLDER) for name in used):
         raise UsageError(f"--channels and --skip-bad are for folder:PATH; {data} is used as published.")
-    if outliers is not None and not outliers.startswith(FOLDER):
+    if data.startswith(FEATURES):
+        if size is not None:
+            raise UsageError(f"--size {size}: {data} are features, which have no size; leave it out.")
+        if outliers is not None and not outliers.startswith(FEATURES):
+            raise UsageError(f"--outliers {outliers}: {data} are features; name a file of features:FILE.")
+    elif outliers is not None and outliers.startswith(FEATURES):
+        raise UsageError(f"--outliers {outliers}: {data} are images and these are features; name images.")
+    if outliers is not None and not outliers.startswith(OWN):
         from dsui.data.registry import dataset_info, or_folder
 
         if "train" not in dataset_info(outliers).splits:
@@ -40,7 +69,7 @@ def check_data(data: str, outliers: str | None, size: int | None, folder_options
 
 def _check_size(data: str, size: int | None) -> None:
     """Raise if --size would enlarge the images of a published set."""
-    if size is not None and not data.startswith(FOLDER):
+    if size is not None and not data.startswith(OWN):
         from dsui.data.registry import dataset_info
         from dsui.data.resize import check_size
 
@@ -55,6 +84,10 @@ def without_slash(data: str) -> str:
 
 def has_test_images(data: str) -> bool:
     """Whether the data set has test images; raises if those of a folder have classes without training images."""
+    if data.startswith(FEATURES):
+        from dsui.data.features import has_test_rows
+
+        return has_test_rows(own_path(data))
     if not data.startswith(FOLDER):
         return True
     from dsui.data.folder import is_split, split_files
@@ -88,8 +121,12 @@ def print_notes(config: RunConfig, whole: ImageSet, images: ImageSet, *, has_tes
 
 def _notes_on_files(images: ImageSet) -> list[str]:
     """About images of folder:PATH that are not trained on although the user did not exclude them by name."""
+    from dsui.data.features import FeatureSet
     from dsui.data.folder import FolderSet
 
+    if isinstance(images, FeatureSet) and images.set_aside:
+        total = len(images.file.features)
+        return [f"{images.set_aside:,} of {total:,} rows of {images.name} are set aside for test."]
     if not isinstance(images, FolderSet):
         return []
     notes = []
@@ -103,5 +140,5 @@ def _notes_on_files(images: ImageSet) -> list[str]:
 
 
 def _real_path(name: str) -> str:
-    """A data set's name, or the real path of a folder, which may be spelled in several ways."""
-    return os.path.realpath(os.path.expanduser(name.removeprefix(FOLDER))) if name.startswith(FOLDER) else name
+    """A data set's name, or the real path of a user's own data, which may be spelled in several ways."""
+    return os.path.realpath(own_path(name)) if name.startswith(OWN) else name

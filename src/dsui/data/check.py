@@ -16,8 +16,9 @@ import torch
 
 from dsui.data.checksum import algorithm_of, checksum_of
 from dsui.data.decode import read_header
+from dsui.data.features import feature_set, has_test_rows
 from dsui.data.folder import folder_set, is_split, readable_files, split_files
-from dsui.data.registry import FOLDER, SPLITS, dataset_info, default_root, folder_path
+from dsui.data.registry import FEATURES, FOLDER, SPLITS, dataset_info, default_root, folder_path, own_path
 from dsui.errors import DataError
 from dsui.progress import Progress, silent
 
@@ -85,6 +86,8 @@ class Report:
 
 def check(name: str, root: Path | None = None, skip_bad: bool = False, progress: Progress = silent) -> Report:
     """The state of every split found below `root`. DataError when there is none."""
+    if name.startswith(FEATURES):
+        return _check_features(name)
     if name.startswith(FOLDER):
         return _check_folder(name, skip_bad, progress)
     dataset, root = dataset_info(name), root or default_root()
@@ -135,6 +138,17 @@ def _check_folder(name: str, skip_bad: bool, progress: Progress) -> Report:
     present = tuple(split for split in SPLITS if split == "train" or not is_split(path) or (path / split).exists())
     reports = tuple(_check_folder_split(path, split, skip_bad, progress) for split in present)
     return Report(name, reports, tuple(split for split in SPLITS if split not in present))
+
+
+def _check_features(name: str) -> Report:
+    """The features of a file; what would make it useless is an error."""
+    path = own_path(name)
+    present = tuple(split for split in SPLITS if split == "train" or has_test_rows(path))
+    found = {split: feature_set(path, split) for split in present}
+    splits = [
+        SplitReport(split, len(each.labels), each.shape, per_class=_per_class(each)) for split, each in found.items()
+    ]
+    return Report(name, tuple(splits), tuple(split for split in SPLITS if split not in present))
 
 
 def _check_folder_split(path: Path, split: str, skip_bad: bool, progress: Progress) -> SplitReport:

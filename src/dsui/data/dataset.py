@@ -39,7 +39,7 @@ class ImageSet(Protocol):
 
 @dataclass(frozen=True)
 class MemorySet:
-    """A data set held as one uint8 tensor [N, channels, height, width]."""
+    """A data set held as one uint8 tensor [N, channels, height, width], or as float32 features [N, M, 1, 1]."""
 
     name: str
     classes: tuple[str, ...]
@@ -47,7 +47,8 @@ class MemorySet:
     labels: Tensor
 
     def __post_init__(self) -> None:
-        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+        features = self.images.dtype == torch.float32 and self.images.shape[2:] == (1, 1)
+        if not (self.images.dtype == torch.uint8 or features) or self.images.ndim != 4:
             raise ValueError(f"{self.name}: images must be uint8 [N, channels, height, width].")
         if self.labels.dtype != torch.int64 or self.labels.shape != (len(self.images),):
             raise ValueError(f"{self.name}: labels must be int64, one for each of {len(self.images)} images.")

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from dsui.backbones.preparation import Preparation
+
 LARGEST_IMAGE = 89_478_485
 """Pixels; where Pillow begins to warn, a quarter of a gibibyte in RGB."""
 IN_WORK = 2 * LARGEST_IMAGE
@@ -155,6 +157,11 @@ def central_square(image: Image.Image, size: int) -> Image.Image:
     side = min(width, height)
     left, top = (width - side) // 2, (height - side) // 2
     return image.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + side, top + side))
+
+
+def prepared(image: Image.Image, size: int, preparation: Preparation | None) -> Image.Image:
+    """[size, size], as a pretrained network wants it or else by `central_square`."""
+    return central_square(image, size) if preparation is None else preparation.apply(image)
 
 
 def pixels(image: Image.Image) -> NDArray[np.uint8]:

@@ -7,18 +7,11 @@ Classes are the folders of train or of PATH, sorted by name; files are sorted to
 no image has are ignored. Every image becomes one of `size` x `size` pixels: the shorter side is resized with
 antialiasing, then the centre is cropped (see `dsui.data.decode`).
 
-The rule takes about a fifth of each class for test, by the names of the files:
-
-    for test:  h < 2^64 / 5      h: the first eight bytes of the SHA-256 of the file's path below PATH
-
-So no file changes sides when others are added or removed, with one exception. Where the hash would leave one side of a
-class empty, the file with the smallest h is for test, or the one with the largest h for training, and this one file may
-change sides when the class changes. A class of one image is trained on and not tested.
+The rule takes about a fifth of each class for test, by the paths of the files below PATH (`dsui.data.split_rule`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,14 +25,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dsui.backbones.preparation import Preparation
 from dsui.data.dataset import MemorySet
-from dsui.data.decode import ImageError, central_square, decode_image, extensions, pixels, read_all, read_header
+from dsui.data.decode import ImageError, decode_image, extensions, pixels, prepared, read_all, read_header
 from dsui.data.info import missing_folder
+from dsui.data.split_rule import chosen_for_test
 from dsui.errors import DataError
-
-HASHES = 1 << 64
-TEST_SHARE = 5
-"""One image in five is for test."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +57,8 @@ class FolderSet:
     channels: int
     skipped: tuple[SkippedFile, ...]
     set_aside: int = 0
+    preparation: Preparation | None = None
+    """How an image of `size` pixels is made; None: its central square, resized."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -79,10 +72,19 @@ class FolderSet:
         return MemorySet(self.name, self.classes, self._decode(self.files), self.labels)
 
     def _decode(self, files: Sequence[Path]) -> Tensor:
-        return read_all(files, partial(_decode, size=self.size, channels=self.channels), self.shape)
+        return read_all(
+            files, partial(_decode, size=self.size, channels=self.channels, preparation=self.preparation), self.shape
+        )
 
 
-def folder_set(path: Path, split: str, size: int = 32, channels: int = 3, skip_bad: bool = False) -> FolderSet:
+def folder_set(
+    path: Path,
+    split: str,
+    size: int = 32,
+    channels: int = 3,
+    skip_bad: bool = False,
+    preparation: Preparation | None = None,
+) -> FolderSet:
     """The images of one split. A file without the header of an image is an error that names it.
 
     With `skip_bad`, bad files are left out; every file is decoded once at the start, because only that finds truncated
@@ -105,7 +107,9 @@ def folder_set(path: Path, split: str, size: int = 32, channels: int = 3, skip_b
     if not files:
         raise DataError(f"{top} holds no readable image for {split}; add images below {top}/CLASS.")
     class_labels = torch.tensor(labels, dtype=torch.int64)
-    return FolderSet(f"folder:{path}", classes, class_labels, tuple(files), size, channels, tuple(skipped), set_aside)
+    return FolderSet(
+        f"folder:{path}", classes, class_labels, tuple(files), size, channels, tuple(skipped), set_aside, preparation
+    )
 
 
 class SplitFiles(NamedTuple):
@@ -142,11 +146,8 @@ def is_split(path: Path) -> bool:
 
 def files_for_test(files: Sequence[Path], path: Path) -> frozenset[Path]:
     """Those of one class's `files`, which lie below `path`, that the rule takes for test."""
-    if len(files) < 2:
-        return frozenset()
-    by_hash = sorted(files, key=lambda file: _hash(file, path))
-    chosen = [file for file in by_hash if _hash(file, path) * TEST_SHARE < HASHES]
-    return frozenset((chosen or by_hash[:1])[: len(files) - 1])
+    names = [os.fsencode(file.relative_to(path).as_posix()) for file in files]
+    return frozenset(files[place] for place in chosen_for_test(names))
 
 
 def image_files(paths: Iterable[Path]) -> Iterator[Path]:
@@ -206,11 +207,6 @@ def _split_by_rule(path: Path, split: str) -> SplitFiles:
     return SplitFiles(path, classes, files_of_class, sum(map(len, test.values())))
 
 
-def _hash(file: Path, path: Path) -> int:
-    name = os.fsencode(file.relative_to(path).as_posix())
-    return int.from_bytes(hashlib.sha256(name).digest()[:8], "big")
-
-
 def _class_names(folder: Path) -> tuple[str, ...]:
     if not folder.is_dir():
         raise missing_folder(
@@ -243,9 +239,9 @@ def _fault(attempt: Callable[[Path], object], file: Path) -> ImageError | None:
     return None
 
 
-def _decode(file: Path, size: int, channels: int) -> NDArray[np.uint8]:
+def _decode(file: Path, size: int, channels: int, preparation: Preparation | None) -> NDArray[np.uint8]:
     try:
-        return pixels(central_square(decode_image(file, channels), size))
+        return pixels(prepared(decode_image(file, channels), size, preparation))
     except ImageError as error:
         raise _unusable(file, str(error)) from error
 

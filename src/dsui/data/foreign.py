@@ -20,7 +20,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from dsui.backbones.preparation import Preparation
 from dsui.data.dataset import ImageSet, Subset, subset
+from dsui.data.features import features_of
 from dsui.data.folder import FolderSet, image_files, readable_files
 from dsui.data.info import missing_folder
 from dsui.data.registry import TRAIN_SUFFIX, dataset_info, default_root, load
@@ -63,6 +65,11 @@ def as_foreign(images: ImageSet, like: ImageSet) -> ImageSet:
     channels, height, width = like.shape
     if images.shape == like.shape:
         return images
+    if features_of(images) is not None:
+        raise DataError(
+            f"{images.name} has {images.shape[0]:,} features and {like.name} has {channels:,}; name features of the "
+            "same network."
+        )
     if not {images.shape[0], channels} <= {1, 3}:
         raise DataError(
             f"{images.name} has {images.shape[0]} channels and {like.name} has {channels}; "
@@ -90,8 +97,10 @@ def drawn_training_images(name: str, root: Path | None = None) -> ImageSet:
     return subset(whole, drawn_indices(len(whole.labels)), drawn)
 
 
-def foreign_folder(path: Path, size: int, channels: int, skip_bad: bool = False) -> FolderSet:
-    """The images of a folder, of `size` x `size` pixels; `skip_bad` as in `dsui.data.folder.folder_set`."""
+def foreign_folder(
+    path: Path, size: int, channels: int, skip_bad: bool = False, preparation: Preparation | None = None
+) -> FolderSet:
+    """The images of a folder, of `size` x `size` pixels; the rest is as in `dsui.data.folder.folder_set`."""
     top = path / "test" if (path / "test").is_dir() else path
     if not top.is_dir():
         raise missing_folder(top, "foreign images may lie in any folder, at any depth")
@@ -101,4 +110,5 @@ def foreign_folder(path: Path, size: int, channels: int, skip_bad: bool = False)
     names = [ANY if file.parent == top else file.parent.name for file in files]
     classes = tuple(sorted(set(names)))
     labels = torch.tensor([classes.index(name) for name in names], dtype=torch.int64)
-    return FolderSet(f"folder:{path}", classes, labels, tuple(files), size, channels, tuple(skipped))
+    found = FolderSet(f"folder:{path}", classes, labels, tuple(files), size, channels, tuple(skipped))
+    return replace(found, preparation=preparation)

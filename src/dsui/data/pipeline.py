@@ -1,4 +1,4 @@
-"""Batches of 8-bit images on the training device.
+"""Batches of 8-bit images, or of features, on the training device.
 
 A set that fits into memory lies on the device as one tensor, and a batch is a gather. A larger set streams from disk
 through worker processes and pinned buffers. Both give the same batches for the same indices. Augmentation
@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 from dsui.checks import check_at_least
 from dsui.data.augment import splitmix64
 from dsui.data.dataset import ImageSet, MemorySet
+from dsui.data.features import hold_features
 from dsui.data.folder import FolderSet
 from dsui.errors import DataError
 
@@ -122,7 +123,7 @@ def open_loader(
     if len(images.labels) == 0:
         raise DataError(f"{images.name} holds no image; add some or choose another data set.")
     channels, height, width = images.shape
-    needed = len(images.labels) * channels * height * width
+    needed = len(images.labels) * channels * height * width * (4 if hold_features(images) else 1)
     if needed <= (memory_budget if memory_budget is not None else _free_memory(device) // 2):
         return ResidentLoader(images, device)
     return StreamedLoader(images, device, os.cpu_count() or 1 if workers is None else workers)
@@ -155,7 +156,15 @@ def _whole(images: ImageSet) -> Tensor:
         return images.images
     if isinstance(images, FolderSet):
         return images.in_memory().images
-    return torch.cat([images.read(block) for block in plain_batches(len(images.labels), BLOCK)])
+    first, *others = plain_batches(len(images.labels), BLOCK)
+    found = images.read(first)
+    if not others:
+        return found
+    whole = found.new_empty(len(images.labels), *found.shape[1:])
+    whole[: len(first)] = found
+    for block in others:
+        whole[block[0] : block[-1] + 1] = images.read(block)
+    return whole
 
 
 def _free_memory(device: torch.device) -> int:

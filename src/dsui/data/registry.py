@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from dsui.backbones.preparation import Preparation
     from dsui.data.dataset import ImageSet
     from dsui.data.info import DatasetInfo
 
@@ -48,6 +49,10 @@ TEST_ONLY = ("photos",)
 """The data sets without a training split, named here because looking it up would import PyTorch."""
 FOLDER = "folder:"
 """Begins the name of a user's own images, as in folder:photos."""
+FEATURES = "features:"
+"""Begins the name of a file of a user's own features, as in features:photos.safetensors."""
+OWN = (FOLDER, FEATURES)
+"""What begins the names of a user's own data, which are paths."""
 FOLDER_SHAPE = (3, 32, 32)
 """The default (channels, height, width) of a folder's images."""
 ARRAYS = "arrays"
@@ -61,16 +66,21 @@ class FolderOptions(TypedDict, total=False):
     size: int
     channels: int
     skip_bad: bool
+    preparation: Preparation | None
 
 
 def load(name: str, split: str, root: Path | None = None, **options: Unpack[FolderOptions]) -> ImageSet:
-    """The split "train" or "test" of a data set that lies below `root`, or of `folder:PATH`.
+    """The split "train" or "test" of a data set that lies below `root`, of `folder:PATH` or of `features:FILE`.
 
     `size` is the side of the images in pixels; published images may be made smaller (`dsui.data.resize`).
     """
+    if name.startswith(OWN) and split not in SPLITS:
+        raise DataError(f"{name} has no split {excerpt(split)}; choose train or test.")
+    if name.startswith(FEATURES):
+        from dsui.data.features import feature_set
+
+        return feature_set(own_path(name), split)
     if name.startswith(FOLDER):
-        if split not in SPLITS:
-            raise DataError(f"{name} has no split {excerpt(split)}; choose train or test.")
         from dsui.data.folder import folder_set  # PyTorch, which names alone do not need
 
         return folder_set(folder_path(name), split, **options)
@@ -104,10 +114,11 @@ def dataset_info(name: str) -> DatasetInfo:
 def foreign_split(name: str) -> tuple[str, str]:
     """The data set and the split that the name of foreign images means: ("cifar100", "train") for cifar100@train.
 
-    Without the suffix it is the test split. A folder:PATH is always that path, also where it ends in the suffix.
+    Without the suffix it is the test split. A folder:PATH or features:FILE is always that path, also where it ends in
+    the suffix.
     """
     base, at, split = name.partition("@")
-    if name.startswith(FOLDER) or not at:
+    if name.startswith(OWN) or not at:
         return name, "test"
     if base not in DATASETS:
         dataset_info(base)
@@ -133,11 +144,22 @@ def folder_path(name: str) -> Path:
     return Path(path).expanduser()
 
 
+def own_path(name: str) -> Path:
+    """FILE of `features:FILE`, or PATH of `folder:PATH`."""
+    if name == FEATURES:
+        raise DataError("features: needs a file, as in features:photos.safetensors.")
+    return Path(name.removeprefix(FEATURES)).expanduser() if name.startswith(FEATURES) else folder_path(name)
+
+
 def check_present(name: str, root: Path | None) -> None:
     """Raise unless the foreign images of this name, of a data set or in the folder of folder:PATH, are there."""
     if name.startswith(FOLDER):
         if not (folder := folder_path(name)).is_dir():
             raise missing_folder(folder, "foreign images may lie in any folder, at any depth")
+        return
+    if name.startswith(FEATURES):
+        if not (file := own_path(name)).is_file():
+            raise DataError(f"{file} is missing; write it with `dsui embed`, or correct the path.")
         return
     base, split = foreign_split(name)
     if split not in dataset_info(base).present(place := root or default_root()):

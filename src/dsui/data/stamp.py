@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from dsui.data.registry import FOLDER, dataset_info, default_root, folder_path
+from dsui.data.registry import FEATURES, FOLDER, dataset_info, default_root, folder_path, own_path
 
 BLOCK = 4096
 """Bytes that are read at the beginning and at the end of a file: what a disk reads at once."""
@@ -52,6 +52,9 @@ def _blocks(path: str, size: int) -> bytes:
 
 
 def _files(name: str, split: str, root: Path) -> Iterator[str]:
+    if name.startswith(FEATURES):
+        yield from _below(own_path(name))
+        return
     if name.startswith(FOLDER):
         path = folder_path(name)
         yield from _below(path / split if (path / split).is_dir() else path)  # without train and test, all files

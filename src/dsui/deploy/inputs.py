@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from dsui.data.decode import ImageError, as_seen, central_square, decode_image, pixels
+from dsui.backbones.preparation import Preparation
+from dsui.data.decode import ImageError, as_seen, decode_image, pixels, prepared
 
 CHANNELS = (1, 3)
 Item = TypeVar("Item")
@@ -43,12 +44,28 @@ def from_arrays(images: Any, channels: int | None = None) -> Tensor:
     return _eight_bit(whole).contiguous()
 
 
-def from_any(image: Any, channels: int, size: int) -> NDArray[np.uint8]:
+def from_features(features: Any, width: int) -> Tensor:
+    """float32 [N, width, 1, 1] of an array or tensor [N, width], or of [width] for one."""
+    try:
+        values = torch.as_tensor(features).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"the features cannot be read as numbers ({error}); give one array of floats.") from error
+    values = values[None] if values.ndim == 1 else values
+    if values.ndim != 2 or values.shape[1] != width or len(values) == 0:
+        raise ValueError(f"the features have the shape {list(values.shape)}; this model takes [rows, {width}].")
+    if not values.is_floating_point():
+        raise ValueError(f"the features are {str(values.dtype).removeprefix('torch.')}; convert them to floats.")
+    if bad := int((~values.isfinite()).any(1).sum()):
+        raise ValueError(f"{bad} of {len(values)} rows of features hold NaN or infinity; remove or correct them.")
+    return values.float()[:, :, None, None]
+
+
+def from_any(image: Any, channels: int, size: int, preparation: Preparation | None = None) -> NDArray[np.uint8]:
     """[channels, size, size] of one file, Pillow image, array or tensor."""
     if isinstance(image, str | Path):
-        return from_file(Path(image), channels, size)
+        return from_file(Path(image), channels, size, preparation)
     if isinstance(image, Image.Image):
-        return pixels(central_square(as_seen(image, channels), size))
+        return pixels(prepared(as_seen(image, channels), size, preparation))
     if not isinstance(image, np.ndarray | Tensor):
         raise ValueError(f"an image is {type(image).__name__}; give files, Pillow images, arrays or tensors.")
     one = from_arrays(image[None], channels)
@@ -56,7 +73,7 @@ def from_any(image: Any, channels: int, size: int) -> NDArray[np.uint8]:
     return one[0].numpy()
 
 
-def from_file(path: Path, channels: int, size: int) -> NDArray[np.uint8]:
+def from_file(path: Path, channels: int, size: int, preparation: Preparation | None = None) -> NDArray[np.uint8]:
     """[channels, size, size], or an ImageError."""
     try:
         found = path.stat()
@@ -66,7 +83,7 @@ def from_file(path: Path, channels: int, size: int) -> NDArray[np.uint8]:
         raise ImageError(f"it cannot be opened ({error.strerror})") from error
     if stat.S_ISDIR(found.st_mode):
         raise ImageError("it is a folder; name the files in it")
-    return pixels(central_square(decode_image(path, channels), size))
+    return pixels(prepared(decode_image(path, channels), size, preparation))
 
 
 def check_size(images: Tensor, size: int) -> None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,22 +23,34 @@ from PIL import Image
 from torch import Tensor, nn
 
 from dsui.backbones.own import as_backbone
+from dsui.backbones.preparation import Preparation
 from dsui.backbones.registry import OWN, own_backbone
 from dsui.checks import check_at_least
 from dsui.data.decode import ImageError
-from dsui.deploy.inputs import check_size, from_any, from_arrays, map_ahead
+from dsui.deploy.embedding import Embedder, Embedding
+from dsui.deploy.inputs import check_size, from_any, from_arrays, from_features, map_ahead
 from dsui.deploy.prediction import Prediction
 from dsui.deploy.score_choice import ScoreChoice
 from dsui.deploy.scorer import Scorer, prepare
+from dsui.deploy.sources import CHANNELS
 from dsui.detectors.fitted import FittedDetector
 from dsui.device import choose_device
-from dsui.errors import DataError, DsuiError
+from dsui.errors import DataError, DsuiError, RunError
 from dsui.runs.acceptance import Criterion, Thresholds
+from dsui.runs.backbones import preparation_of
 from dsui.runs.calibration import Calibration, stored_calibration
 from dsui.runs.model import Model, forward, load_model, run_facts
 from dsui.runs.saved_thresholds import save_thresholds, saved_tensors, saved_thresholds, unusable
 
 BATCH = 128
+
+
+class ImageForm(NamedTuple):
+    """What images a model takes, and how they are made of photographs."""
+
+    channels: int
+    size: int
+    preparation: Preparation | None
 
 
 class Predictor:
@@ -114,7 +127,8 @@ class Predictor:
         return self.predict(images, batch)
 
     def predict(self, images: Any, batch: int = BATCH) -> Prediction:
-        """Predict one file or Pillow image, a list of them, or an array or tensor of images (see `dsui.deploy.inputs`).
+        """Predict one file or Pillow image, a list of them, or an array or tensor of images (see `dsui.deploy.inputs`);
+        for a run on features an array or tensor of features [N, M].
 
         A file that cannot be read is an error that names it; `dsui.deploy.rows` passes over such files.
         """
@@ -133,19 +147,52 @@ class Predictor:
     def _batches(self, images: Any, batch: int) -> Iterator[Tensor]:
         config = self.model.facts.config
         if isinstance(images, np.ndarray | Tensor):
-            pixels = from_arrays(images, config.channels)
-            check_size(pixels, config.size)
-            yield from pixels.split(batch)
+            if config.on_features and images.ndim < 3:
+                yield from from_features(images, config.channels).split(batch)
+                return
+            form = self.form
+            pixels = from_arrays(images, form.channels)
+            check_size(pixels, form.size)
+            yield from map(self._inputs, pixels.split(batch))
             return
         several: Iterable[Any] = [images] if isinstance(images, str | Path | Image.Image) else images
         decoded = map_ahead(several, self._read, 2 * batch)
         while pixels_of_batch := list(islice(decoded, batch)):
-            yield torch.from_numpy(np.stack(pixels_of_batch))
+            yield self._inputs(torch.from_numpy(np.stack(pixels_of_batch)))
+
+    @cached_property
+    def form(self) -> ImageForm:
+        """How the model wants its images. A run on features takes them where it knows the network that made these."""
+        facts = self.model.facts
+        if not facts.config.on_features:
+            return ImageForm(facts.config.channels, facts.config.size, preparation_of(facts.config))
+        found = self._embedder.preparation
+        return ImageForm(CHANNELS, found.size, found)
+
+    @cached_property
+    def _embedder(self) -> Embedder:
+        facts = self.model.facts
+        if facts.embedding is None:
+            raise DsuiError(
+                f"{facts.path} was trained on features, and its file did not say which network made them; predict files "
+                "of features, or train on one that `dsui embed` wrote."
+            )
+        try:
+            embedding = Embedding.from_text(facts.embedding)
+        except ValueError as error:
+            raise RunError(
+                f"{facts.path} does not say rightly what made its features ({error}); train again."
+            ) from error
+        return Embedder(embedding.load(), self.model.device)
+
+    def _inputs(self, pixels: Tensor) -> Tensor:
+        """The pixels themselves, or their features for a run on features."""
+        return self._embedder(pixels)[:, :, None, None] if self.model.facts.config.on_features else pixels
 
     def _read(self, image: Any) -> NDArray[np.uint8]:
-        config = self.model.facts.config
+        form = self.form
         try:
-            return from_any(image, config.channels, config.size)
+            return from_any(image, form.channels, form.size, form.preparation)
         except ImageError as error:
             name = image if isinstance(image, str | Path) else "an image"
             raise DataError(f"{name} cannot be used ({error}); repair it or leave it out.") from error

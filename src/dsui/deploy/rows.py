@@ -9,10 +9,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from dsui.data.decode import ImageError
+from dsui.data.feature_file import read_feature_file
 from dsui.deploy.inputs import from_file, map_ahead
 from dsui.deploy.predictor import BATCH, Predictor
+from dsui.errors import DataError
 
 SHOWN = ("uncertainty", "log_density")
 """Scores that every row has a column for; that of the density holds the density itself, minus the score."""
@@ -20,7 +23,8 @@ SHOWN = ("uncertainty", "log_density")
 
 @dataclass(frozen=True)
 class PredictionRow:
-    """The prediction of one file. Unknown fields are None: all but `file` and `error` where the file cannot be read."""
+    """The prediction of one file, or of one row of a file of features. Unknown fields are None: all but `file` and
+    `error` where the file cannot be read."""
 
     file: str
     label: str | None = None
@@ -53,13 +57,11 @@ class PredictionRow:
 
 def rows(predictor: Predictor, files: Iterable[Path], batch: int = BATCH) -> Iterator[list[PredictionRow]]:
     """Rows of every file in order, a batch at a time. Files are decoded in advance, a few batches at most."""
-    config = predictor.model.facts.config
-    limits = predictor.chosen.limits if predictor.chosen else ()
-    more = [limit.score for limit in limits if limit.score not in SHOWN]
+    form, more = predictor.form, _further_scores(predictor)
 
     def read(file: Path) -> tuple[Path, NDArray[np.uint8] | ImageError]:
         try:
-            return file, from_file(file, config.channels, config.size)
+            return file, from_file(file, form.channels, form.size, form.preparation)
         except ImageError as error:
             return file, error
 
@@ -75,7 +77,28 @@ def rows(predictor: Predictor, files: Iterable[Path], batch: int = BATCH) -> Ite
         ]
 
 
-def _predict(predictor: Predictor, pixels: NDArray[np.uint8], more: Iterable[str]) -> Iterator[PredictionRow]:
+def feature_rows(predictor: Predictor, files: Iterable[Path], batch: int = BATCH) -> Iterator[list[PredictionRow]]:
+    """Rows of every vector in files of features, in order; `file` is the name that the file gives it."""
+    width, more = predictor.model.facts.config.channels, _further_scores(predictor)
+    for path in files:
+        found = read_feature_file(path)
+        if found.features.shape[1] != width:
+            raise DataError(
+                f"{path} has {found.features.shape[1]:,} features in a row and the model takes {width:,}; name "
+                "features of the same network."
+            )
+        for start in range(0, len(found.features), batch):
+            predicted = _predict(predictor, found.features[start : start + batch], more)
+            yield [replace(row, file=found.name_of(start + place)) for place, row in enumerate(predicted)]
+
+
+def _further_scores(predictor: Predictor) -> list[str]:
+    """The scores of the thresholds in use that need a column of their own."""
+    limits = predictor.chosen.limits if predictor.chosen else ()
+    return [limit.score for limit in limits if limit.score not in SHOWN]
+
+
+def _predict(predictor: Predictor, pixels: NDArray[np.uint8] | Tensor, more: Iterable[str]) -> Iterator[PredictionRow]:
     """Rows without the name of their file; `more` scores are shown."""
     prediction = predictor.predict(pixels, len(pixels))
     density, abnormal, reason = prediction.log_density, prediction.abnormal, prediction.reason

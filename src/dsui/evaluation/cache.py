@@ -274,6 +274,11 @@ class OutputCache:
 
     def _check(self, images: ImageSet) -> None:
         config = self.facts.config
+        if config.on_features and images.shape[0] != config.channels:
+            raise DsuiError(
+                f"{images.name} has {images.shape[0]:,} features and {self.facts.path} was trained on "
+                f"{config.channels:,}; bring back its own, or train again."
+            )
         if images.shape != (config.channels, config.size, config.size):
             raise DsuiError(
                 f"{images.name} has images of {images.shape} and {self.facts.path} was trained on "

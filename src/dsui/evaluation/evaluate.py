@@ -88,6 +88,9 @@ def evaluate(
             if name not in PSEUDO:
                 check_present(name, root)
         if tasks is None:
-            applies = {"open-set": sources.config.known is not None, "ood": bool(foreign_sets), "fgsm": attacks}
+            known, on_features = sources.config.known, sources.config.on_features
+            applies = {"open-set": known is not None, "ood": bool(foreign_sets), "fgsm": attacks and not on_features}
+            if attacks and on_features:
+                warn("fgsm attacks pixels, and this run was trained on features, so it is left out.")
             tasks = [task for task in TASKS if applies.get(task, True)]
         return evaluation.evaluate(tasks, foreign_sets, epsilons)

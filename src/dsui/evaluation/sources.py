@@ -12,18 +12,30 @@ import torch
 from torch import Tensor
 
 from dsui.data.dataset import ImageSet, MemorySet, Subset
+from dsui.data.features import foreign_features, shuffled_features
 from dsui.data.fgsm import fgsm
 from dsui.data.folder import FolderSet
 from dsui.data.foreign import DRAW_SEED, DRAWN_IMAGES, as_foreign, drawn_training_images, foreign_folder
 from dsui.data.info import missing_folder
 from dsui.data.noise import noise_set
 from dsui.data.pseudo import pseudo_outliers
-from dsui.data.registry import DATASETS, FOLDER, PSEUDO, default_root, folder_path, foreign_split, load
+from dsui.data.registry import (
+    DATASETS,
+    FEATURES,
+    FOLDER,
+    PSEUDO,
+    default_root,
+    folder_path,
+    foreign_split,
+    load,
+    own_path,
+)
 from dsui.data.splits import class_split, unknown_part
 from dsui.data.stamp import stamp
 from dsui.detectors.odin import Odin
 from dsui.errors import DataError, DsuiError
 from dsui.evaluation.cache import ImageSource
+from dsui.runs.backbones import preparation_of
 from dsui.runs.config import RunConfig
 from dsui.runs.images import digest, held_out_images, known_images, read_split, training_images
 from dsui.runs.model import Model
@@ -77,9 +89,17 @@ class ImageSources:
         """The test split of another data set, images drawn from its training split (NAME@train) or any folder of
         images, brought to the shape of the run's images, or a kind of `PSEUDO` images made from the run's own."""
         if name in PSEUDO:
+            self._check_images(f"{name} are made of images")
             own = self.own()
             return ImageSource(f"{own.name}-{name}", own.identity, lambda: pseudo_outliers(name, own.load()))
         base, split = foreign_split(name)
+        if self.config.on_features != base.startswith(FEATURES):
+            raise DataError(
+                f"{base} are images, and this run was trained on features; write features of them with `dsui embed` "
+                "and name these, as in --foreign features:FILE."
+                if self.config.on_features
+                else f"{base} are features, and this run was trained on images; name foreign images."
+            )
         if base == self.config.data:
             raise DataError(f"{base} is the run's own data set; name another one as foreign.")
         drawn = f" {DRAWN_IMAGES} by seed {DRAW_SEED}" if split == "train" else ""
@@ -90,11 +110,16 @@ class ImageSources:
         )
 
     def noise(self) -> ImageSource:
+        """Independent uniform pixels; for features the run's own training features, each drawn alone."""
+        if self.config.on_features:
+            training = self.training()
+            return ImageSource("noise", f"{training.identity} {NOISE_IMAGES} {NOISE_SEED}", self._shuffled)
         identity = f"{NOISE_IMAGES} {NOISE_SEED} {self._shape}"
         return ImageSource("noise", identity, lambda: noise_set(self._empty(), NOISE_IMAGES, NOISE_SEED))
 
     def attacked(self, epsilon: float) -> ImageSource:
         """The in-domain images after one step of FGSM in pixel units, clipped; a step of 0 is no attack."""
+        self._check_images("fgsm attacks pixels")
         own = self.own()
         if epsilon == 0:
             return own
@@ -111,6 +136,8 @@ class ImageSources:
 
     def perturbed(self, source: ImageSource, odin: Odin, chosen: Tensor | None = None) -> ImageSource:
         """The images of a source after ODIN's step; `chosen` are the indices of some of them, by default all."""
+
+        self._check_images("odin changes pixels")
 
         def change(model: Model, images: Tensor, labels: Tensor) -> Tensor:
             std = self.config.recipe.std
@@ -130,6 +157,8 @@ class ImageSources:
     def foreign_names(self) -> tuple[str, ...]:
         """The published sets whose files are present, without the run's own set and the embedded digits, which no
         colour model takes."""
+        if self.config.on_features:
+            return ()
         root = self.root or default_root()
         present = [name for name, entry in DATASETS.items() if "test" in entry.present(root)]
         return tuple(name for name in present if name not in {self.config.data, "digits", "digits-256"})
@@ -166,6 +195,11 @@ class ImageSources:
 
     def _own(self, name: str, split: str, choose: Callable[[ImageSet], ImageSet]) -> ImageSource:
         config = self.config
+        if config.data.startswith(FEATURES) and not own_path(config.data).is_file():
+            raise DataError(
+                f"{own_path(config.data)} is missing, and it holds the features of this run; bring it back, or work "
+                "where `dsui train` was called."
+            )
         if config.data.startswith(FOLDER) and not (folder := folder_path(config.data)).is_dir():
             raise missing_folder(
                 folder, "it holds the images of this run: bring them back, or work where `dsui train` was called"
@@ -196,12 +230,24 @@ class ImageSources:
                 f"{'' if len(names) != len(self.classes) else ' others'}; restore the data or train again."
             )
 
+    def _check_images(self, what: str) -> None:
+        if self.config.on_features:
+            raise DsuiError(f"{what}, and this run was trained on features; leave it out.")
+
+    def _shuffled(self) -> MemorySet:
+        noise = shuffled_features(self.training().load(), NOISE_IMAGES, NOISE_SEED)
+        return MemorySet("noise", ("noise",), noise, torch.zeros(len(noise), dtype=torch.int64))
+
     def _load_foreign(self, name: str) -> ImageSet:
         config = self.config
         if name.startswith(FOLDER):
-            images = foreign_folder(folder_path(name), config.size, config.channels, config.skip_bad)
+            images = foreign_folder(
+                folder_path(name), config.size, config.channels, config.skip_bad, preparation_of(config)
+            )
             self._note_left_out(name, images)
             return images
+        if name.startswith(FEATURES):
+            return foreign_features(own_path(name))
         base, split = foreign_split(name)
         return drawn_training_images(base, self.root) if split == "train" else load(base, split, self.root)
 
@@ -211,6 +257,5 @@ class ImageSources:
 
     def _empty(self) -> MemorySet:
         """A set without images, of the shape of the run's images."""
-        return MemorySet(
-            self.config.data, ("any",), torch.zeros(0, *self._shape, dtype=torch.uint8), torch.zeros(0).long()
-        )
+        kind = torch.float32 if self.config.on_features else torch.uint8
+        return MemorySet(self.config.data, ("any",), torch.zeros(0, *self._shape, dtype=kind), torch.zeros(0).long())

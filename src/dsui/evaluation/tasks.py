@@ -3,7 +3,8 @@
     misclassification   do errors on the in-domain images score above correct predictions?
     ood                 do images of other data sets score above in-domain images?
     open-set            do images of unknown classes, for a run trained on some classes only?
-    noise               do 10,000 images of uniform noise?
+    noise               do 10,000 images of uniform noise? For features: vectors whose features are drawn one by one
+                        from the training features.
     fgsm                do the in-domain images after an attack, at several strengths, and how many are still right?
 
 In-domain are all images of the test split (or of the held-out part), correctly classified or not.
@@ -200,6 +201,9 @@ class Evaluation:
         """ODIN with the moments of its score over training images; None where it is not chosen or left out."""
         odin = self._perturbing
         if odin is None:
+            return None
+        if self.cache.facts.config.on_features:
+            self.warn("odin changes pixels, and this run was trained on features, so it is left out.")
             return None
         if next(self._training.chunks(features=False)).samples is not None:
             method = self.cache.facts.config.method

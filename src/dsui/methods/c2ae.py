@@ -48,6 +48,7 @@ class EncodedImages(NamedTuple):
 class ConditionedAutoEncoder(Method):
     """The network of the baseline, and a decoder a quarter as wide as the backbone's features; `match_weight` is a."""
 
+    needs_images = True
     codes: Tensor
     threshold: Tensor
 

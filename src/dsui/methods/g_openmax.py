@@ -73,6 +73,7 @@ class GenerativeOpenMax(MaxSoftmax):
     7.5e-4.
     """
 
+    needs_images = True
     means: Tensor
     least: Tensor
     shape: Tensor

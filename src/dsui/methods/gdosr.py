@@ -63,6 +63,7 @@ class GenerativeDiscriminative(Method):
     A user's own backbone is refused: it takes one image, and this network takes two.
     """
 
+    needs_images = True
     backbones = names()
 
     def __init__(

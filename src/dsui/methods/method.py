@@ -51,6 +51,8 @@ class Method(nn.Module, ABC):
 
     backbones: ClassVar[tuple[str, ...] | None] = None
     """The backbones it can be built on; None means all."""
+    needs_images: ClassVar[bool] = False
+    """Whether it turns, decodes or transforms images, so that it cannot be trained on features alone."""
     learns_from_outliers: ClassVar[bool] = False
     """Whether it trains on foreign images too: `forward` gets them after the batch's own images, and for `loss` they
     are the rows beyond len(labels)."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from dsui.backbones.freezing import frozen_until
 from dsui.backbones.neck import Ending, Neck
 from dsui.backbones.registry import build
 from dsui.recipe import Recipe
@@ -20,6 +21,8 @@ class FeatureNetwork(nn.Module):
         super().__init__()
         options = {"released_start": True} if recipe.released_start and backbone == "resnet18" else {}
         self.backbone = build(backbone, channels, **options)
+        if recipe.freeze_until:
+            self.backbone = frozen_until(self.backbone, recipe.freeze_until)
         self.neck = Neck(self.backbone.out_features, dropout=recipe.dropout, ending=ending) if recipe.neck else None
         self.out_features = self.neck.out_features if self.neck is not None else self.backbone.out_features
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from dsui.backbones.registry import FEATURES, HEAD
 from dsui.errors import DsuiError
 from dsui.lazy_registry import LazyRegistry
 from dsui.spelling import unknown_name
@@ -85,6 +86,14 @@ def build(
 ) -> Method:
     """A freshly initialised method; DsuiError where it cannot use this backbone, or cannot learn from outliers."""
     method = find(name)
+    if (backbone == FEATURES or recipe.freeze_until == HEAD) and (method.needs_images or recipe.doubles != "none"):
+        able = [other for other, each in METHODS.items() if not each.needs_images]
+        what, advice = (
+            (name, f"choose a method that does not: {', '.join(able)}")
+            if method.needs_images
+            else ("doubles=turns", "leave out --set doubles")
+        )
+        raise DsuiError(f"{what} needs images, and the head is trained on features; {advice}.")
     if method.backbones is not None and backbone not in method.backbones:
         able = [other for other, each in METHODS.items() if each.backbones is None or backbone in each.backbones]
         raise DsuiError(

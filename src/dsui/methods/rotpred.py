@@ -32,6 +32,7 @@ from dsui.recipe import Recipe
 class RotPred(MaxSoftmax):
     """The network of the baseline with a second linear layer, for the turns."""
 
+    needs_images = True
     takes_copies: bool = True
     passes: int = TURNS
     copies: int = TURNS - 1

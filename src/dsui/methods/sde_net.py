@@ -53,6 +53,7 @@ class SDENet(Method):
     `samples` is N, the number of draws for a prediction; stem and g run once for all of them.
     """
 
+    needs_images = True
     backbones = ("small", "resnet18")
     foreign_scale: Tensor
 

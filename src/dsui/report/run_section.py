@@ -154,6 +154,8 @@ def _densities(data: RunData) -> Section | None:
         section.paragraphs.append("How densely the training images of each class lie where an image lies.")
         section.drawings.append(drawing)
         for images, index, is_foreign in ((own, normal, False), (foreign, abnormal, True)):
+            if data.facts.config.on_features:
+                continue
             section.images.extend(thumbnails(images, torch.tensor([index]), "log_density", classes, is_foreign))
     usage = data.log[-1].get("component_usage") if data.log else None
     if usage:
@@ -174,7 +176,10 @@ def _features(data: RunData) -> Section | None:
     return Section(f"{key}-features", "Features", [explanation], drawings=[alone, together])
 
 
-def _images(data: RunData) -> Section:
+def _images(data: RunData) -> Section | None:
+    """None for a run on features, which has no images to show."""
+    if data.facts.config.on_features:
+        return None
     key, own, foreign, classes = data.key, data.own, data.foreign, data.facts.classes
     how_foreign = next(name for name in FOREIGN_SCORES if name in foreign.scores)
     label = score_label(how_foreign)

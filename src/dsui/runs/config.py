@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, get_type_hints
 
+from dsui.backbones.preparation import FACTS
+from dsui.backbones.registry import FEATURES
 from dsui.methods.registry import option_kinds, option_owner
 from dsui.recipe import Recipe
 from dsui.schema import NOTHING, TRUTH, Kind, check, either, mapping, number, of_type, record, text, whole
@@ -20,7 +22,7 @@ RUN = record(
         "recipe": text(),
         "seed": whole(-(1 << 63), (1 << 64) - 1),
         "size": whole(1, 1 << 16),
-        "channels": whole(1, 1 << 10),
+        "channels": whole(1, 1 << 16),
     },
     {
         "options": mapping(SETTING),
@@ -28,6 +30,7 @@ RUN = record(
         "known": either(text(1 << 16), NOTHING),
         "held_out": number(0, 1),
         "skip_bad": TRUTH,
+        "preparation": either(FACTS, NOTHING),
     },
 )
 """What config.yaml and the weights say of a run, beside the settings of its recipe."""
@@ -35,7 +38,8 @@ RUN = record(
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Two runs of one config on one device give the same weights. `size` and `channels` are those of the images."""
+    """Two runs of one config on one device give the same weights. `size` and `channels` are those of the images; the
+    number of features counts as channels, and their size is 1."""
 
     data: str
     backbone: str
@@ -55,21 +59,32 @@ class RunConfig:
     skip_bad: bool = False
     """Whether unreadable files of folder:PATH are left out, in training and whenever the run is evaluated."""
 
+    preparation: Mapping[str, object] | None = None
+    """How the images of a pretrained network are made of photographs (`dsui.backbones.preparation`); None: as the
+    central square, which `dsui.data.decode` cuts out."""
+
     def __post_init__(self) -> None:
         """Drop options that repeat the recipe, so that configs of equal runs are equal."""
         repeated = self.recipe.method_options.items()
         object.__setattr__(self, "options", dict(pair for pair in self.options.items() if pair not in repeated))
 
+    @property
+    def on_features(self) -> bool:
+        """Whether it is trained on features, not on images."""
+        return self.backbone == FEATURES
+
     def mapping(self) -> dict[str, object]:
         """Plain values, as YAML and JSON hold them, with the recipe's settings beside the run's own.
 
-        `skip_bad` is listed only where it holds, and the recipe's later settings where they are changed, so that runs
-        and cells made before these were added keep their identity.
+        `skip_bad` and `preparation` are listed only where they hold, and the recipe's later settings where they are
+        changed, so that runs and cells made before these were added keep their identity.
         """
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "recipe"}
         own["options"] = dict(self.options)
         if not self.skip_bad:
             del own["skip_bad"]
+        if self.preparation is None:
+            del own["preparation"]
         settings = self.recipe.identifying()
         recipe = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
         return {**own, "recipe": recipe.pop("name"), **recipe}

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from dsui.data.dataset import ImageSet, Subset, subset
+from dsui.data.features import features_of
 from dsui.data.folder import FolderSet
-from dsui.data.registry import FOLDER, load
+from dsui.data.registry import FOLDER, OWN, load
 from dsui.data.splits import class_split, known_part
 from dsui.errors import DsuiError
+from dsui.runs.backbones import preparation_of
 from dsui.runs.config import RunConfig
 
 IMAGES = "images"
@@ -26,15 +28,23 @@ READ_AT_ONCE = 256
 
 def usual_share(data: str) -> float:
     """The share of the training images that is held out by default."""
-    return 0.1 if data.startswith(FOLDER) else 0.0
+    return 0.1 if data.startswith(OWN) else 0.0
 
 
 def read_split(config: RunConfig, name: str, split: str, root: Path | None) -> ImageSet:
     """A split of the run's data set at its size, or of another one; a folder is read at the run's size and with its
     `skip_bad`."""
     if name.startswith(FOLDER):
-        return load(name, split, size=config.size, channels=config.channels, skip_bad=config.skip_bad)
-    return load(name, split, root, size=config.size) if name == config.data else load(name, split, root)
+        return load(
+            name,
+            split,
+            size=config.size,
+            channels=config.channels,
+            skip_bad=config.skip_bad,
+            preparation=preparation_of(config),
+        )
+    published = name == config.data and not name.startswith(OWN)
+    return load(name, split, root, size=config.size) if published else load(name, split, root)
 
 
 def check_readable(images: ImageSet | None) -> None:
@@ -66,8 +76,11 @@ def known_images(config: RunConfig, images: ImageSet) -> ImageSet:
 
 
 def digest(images: ImageSet) -> str:
-    """What a run records about its images: classes, labels, and the names and sizes of image files; as 16 digits."""
+    """What a run records about its images: classes, labels, and the names and sizes of image files, or the features
+    themselves; as 16 digits."""
     facts = [images.classes, images.shape, images.labels.tolist(), *_files(images)]
+    if (features := features_of(images)) is not None:
+        facts.append(features.digest())
     return hashlib.sha256(" ".join(map(str, facts)).encode(errors="surrogateescape")).hexdigest()[:16]
 
 

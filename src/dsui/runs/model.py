@@ -15,6 +15,8 @@ from torch import Tensor
 
 from dsui.backbones.registry import OWN
 from dsui.data.augment import Transform
+from dsui.data.feature_file import EMBEDDING
+from dsui.data.features import FeatureTransform
 from dsui.errors import RunError
 from dsui.excerpt import shorten
 from dsui.methods.method import Method
@@ -22,6 +24,7 @@ from dsui.methods.registry import build, find, option_kinds, predictors
 from dsui.outputs import Outputs
 from dsui.plain_json import load_json
 from dsui.regular_file import open_regular
+from dsui.runs.backbones import buildable_backbone
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS
 from dsui.runs.images import IMAGES
@@ -74,6 +77,8 @@ class RunFacts:
     classes: tuple[str, ...]
     images: str | None = None
     """The digest of the training images; older runs have none."""
+    embedding: str | None = None
+    """What made the features, for a run on a file that says so; see `dsui.deploy.embedding`."""
     training: str = ""
     """How the run was trained, also where another method predicts."""
     checked: bool = True
@@ -139,7 +144,7 @@ def run_facts(run: Path, method: str | None = None) -> RunFacts:
         known = option_kinds(method)
         options = {name: value for name, value in config.options.items() if name in known}
         config = replace(config, method=method, options=options)
-    return RunFacts(run, config, classes, metadata.get(IMAGES), training, is_sealed(metadata))
+    return RunFacts(run, config, classes, metadata.get(IMAGES), metadata.get(EMBEDDING), training, is_sealed(metadata))
 
 
 def parse_facts(metadata: Mapping[str, str]) -> tuple[RunConfig, tuple[str, ...]]:
@@ -191,8 +196,9 @@ def load_model(facts: RunFacts, device: torch.device) -> Model:
     weights, _ = load_weights(path)
     if not_finite := [name for name, each in weights.items() if each.is_floating_point() and not each.isfinite().all()]:
         raise RunError(f"{path} holds NaN or infinity in {not_finite[0]}; copy the file again or train the run again.")
-    _check_size(facts, weights)
-    method = _build(facts)
+    with buildable_backbone(config):
+        _check_size(facts, weights)
+        method = _build(facts)
     try:
         method.load_state_dict(weights)
     except (RuntimeError, ValueError) as error:
@@ -200,5 +206,5 @@ def load_model(facts: RunFacts, device: torch.device) -> Model:
     method.to(device).eval()
     if device.type == "cuda":
         method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    transform = Transform(mean=config.recipe.mean, std=config.recipe.std).to(device)
-    return Model(facts, method, transform, device)
+    transform = FeatureTransform() if config.on_features else Transform(mean=config.recipe.mean, std=config.recipe.std)
+    return Model(facts, method, transform.to(device), device)

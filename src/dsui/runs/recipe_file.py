@@ -21,7 +21,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dsui.data.registry import DATASETS, FOLDER, FOLDER_SHAPE, dataset_info
+from dsui.data.registry import DATASETS, FOLDER, FOLDER_SHAPE, OWN, dataset_info
 from dsui.errors import DataError
 from dsui.excerpt import excerpt, shorten
 from dsui.methods.registry import effective_options, find, option_kinds, option_owner
@@ -91,6 +91,9 @@ def changes(config: RunConfig) -> str:
     outliers = {"outliers": config.outliers} if config.outliers else {}
     listed = {**shortened, **changed_settings, **config.options, **outliers}
     shape = _usual_shape(data)
+    if config.preparation is not None:  # these are the network's own
+        listed = {key: value for key, value in listed.items() if key not in {"mean", "std"}}
+        shape = None
     if shape is not None:
         listed |= {} if config.channels == shape[0] else {"channels": config.channels}
         listed |= {} if config.size == shape[1] else {"size": config.size}
@@ -100,7 +103,7 @@ def changes(config: RunConfig) -> str:
 
 
 def _usual_shape(data: str) -> tuple[int, int, int] | None:
-    """The shape of the images where nothing else was chosen; None for arrays, which have none."""
+    """The shape of the images where nothing else was chosen; None for arrays and features, which have none."""
     if data.startswith(FOLDER):
         return FOLDER_SHAPE
     return dataset_info(data).shape if data in DATASETS else None
@@ -225,7 +228,7 @@ def _kind(key: str, where: str) -> Any:
 
 def _check_data_set(name: str, where: str) -> None:
     """Refuse a mistyped name, which would silently leave its data set with the default."""
-    if name != "default" and not name.startswith(FOLDER):
+    if name != "default" and not name.startswith(OWN):
         try:
             dataset_info(name)
         except DataError as error:

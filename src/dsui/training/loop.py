@@ -19,6 +19,7 @@ import torch
 
 from dsui import __version__
 from dsui.data.dataset import ImageSet
+from dsui.data.feature_file import EMBEDDING
 from dsui.errors import DivergenceError, DsuiError, Stopped
 from dsui.runs.calibration import CALIBRATION, measure
 from dsui.runs.checkpoint import SHORTEST_PAUSE, Pacer, check_room
@@ -187,11 +188,13 @@ class _Loop:
                 trainer.transform,
                 trainer.source,
                 trainer.samples,
-                self.held_out,
+                None if self.held_out is None else trainer.as_trained(self.held_out),
                 trainer.recipe.batch,
                 trainer.device,
             )
             metadata = {"version": __version__, "classes": json.dumps(trainer.classes), IMAGES: trainer.images}
+            if trainer.embedding is not None:
+                metadata[EMBEDDING] = trainer.embedding
             self.folder.save_weights(trainer.method.state_dict(), metadata | {CALIBRATION: calibration.to_text()})
             self.folder.finish()
         trainer.world.barrier()  # a process that leaves while the leader still works may break the others' connections

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dsui.data.augment import Transform, splitmix64
 from dsui.data.dataset import ImageSet
+from dsui.data.features import features_of, transform_for
 from dsui.data.foreign import as_foreign
 from dsui.data.pipeline import Batch, ResidentLoader, StreamedLoader, epoch_batches, open_loader
 from dsui.errors import DsuiError, RunError
@@ -24,6 +25,7 @@ from dsui.training.averaging import WeightAverage
 from dsui.training.batch_norm import reestimate, synchronise
 from dsui.training.copies import Copies
 from dsui.training.distributed import World
+from dsui.training.frozen import features_once
 from dsui.training.optimizer import make_optimizer
 from dsui.training.schedule import rates
 from dsui.training.step import DeviceData, Execution, LossModule, Mode, Optimization, TrainingStep
@@ -64,6 +66,8 @@ class Trainer:
                 "give one number, or one for each channel."
             )
         self.images = " ".join(digest(each) for each in (images, outliers) if each is not None)
+        features = features_of(images)
+        self.embedding = None if features is None else features.file.embedding
         torch.manual_seed(config.seed)
         channels, classes = images.shape[0], len(images.classes)
         self.method = build(
@@ -74,10 +78,14 @@ class Trainer:
             self.method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if world.size > 1 and sync_norms:
             synchronise(self.method)
-        self.source = open_loader(images, device, memory_budget)
-        self.transform = Transform(recipe.padding, recipe.flip, recipe.mean, recipe.std, config.seed).to(device)
+        for_images = Transform(recipe.padding, recipe.flip, recipe.mean, recipe.std, config.seed)
+        self.as_trained = features_once(self.method, for_images.to(device), device)
+        trained = self.as_trained(images)
+        self.source = open_loader(trained, device, memory_budget)
+        self.transform = transform_for(trained, for_images).to(device)
         self.copies = Copies(self.method, recipe, classes, config.seed, self.total_steps, device, outliers is not None)
-        self.outliers = None if outliers is None else open_loader(as_foreign(outliers, images), device, memory_budget)
+        foreign = None if outliers is None else self.as_trained(as_foreign(outliers, images))
+        self.outliers = None if foreign is None else open_loader(foreign, device, memory_budget)
         self.outlier_samples = 0 if outliers is None else len(outliers.labels)
         self.optimizers = [make_optimizer(self.method, turn, recipe, device) for turn in self.method.turns()]
         decay = recipe.ema_decay if recipe.average == "ema" else None

@@ -1,0 +1,136 @@
+"""The backbone that a spec names (`dsui.backbones.spec`), with weights and with what prepares its images."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from dsui.backbones.backbone import Backbone
+from dsui.backbones.libraries import LOADERS
+from dsui.backbones.own import OwnBackbone, as_backbone
+from dsui.backbones.preparation import USUAL_SIZE, Preparation
+from dsui.backbones.spec import call, check_spec, is_code
+from dsui.errors import DsuiError
+from dsui.excerpt import shorten
+from dsui.regular_file import check_regular
+
+PREPARATION = "preparation"
+"""What a module of the user's may have: a mapping like `Preparation`, or some of it."""
+PICKLES = (".bin", ".ckpt", ".pkl", ".pt", ".pth")
+
+
+class NamedBackbone(NamedTuple):
+    """Images [B, 3, size, size] -> features, and how such images are made."""
+
+    backbone: Backbone
+    preparation: Preparation
+
+
+def load_backbone(
+    spec: str,
+    weights: Path | None = None,
+    size: int | None = None,
+    *,
+    pretrained: bool = True,
+    readout: str | None = None,
+) -> NamedBackbone:
+    """`weights` is a file of safetensors that replaces the library's own; `size` the side of the images, by default the
+    library's. Without `pretrained` the weights are random, to be replaced by those of a run; `readout` is that run's.
+    """
+    check_spec(spec)
+    tensors = None if weights is None else read_weights(weights)
+    library, _, name = spec.partition(":")
+    if is_code(spec):
+        module = call(spec)
+        preparation = _stated(spec, module, size)
+        if tensors is not None:
+            put(module, tensors, weights, spec)
+        return NamedBackbone(as_backbone(module, (3, preparation.size, preparation.size)), preparation)
+    model, preparation, finish = LOADERS[library](name, pretrained and tensors is None)
+    if tensors is not None:
+        lacks_pooling = put(model, tensors, weights, spec)
+        preparation = replace(preparation, readout="token" if lacks_pooling else "pooled")
+    if readout in ("pooled", "token"):
+        preparation = replace(preparation, readout=readout)
+    preparation = preparation if size is None else preparation.resized(size)
+    finished = finish(model, preparation)
+    shape = (3, preparation.size, preparation.size)
+    return NamedBackbone(finished if isinstance(finished, Backbone) else _of_library(finished, shape), preparation)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; a pickle, which could run code, is refused."""
+    if path.suffix.lower() in PICKLES:
+        raise DsuiError(
+            f"{path} is a pickle by its name, which can run any code when it is opened; convert it to safetensors "
+            "where you trust it, and name that file."
+        )
+    try:
+        check_regular(path)
+        return load_file(path)
+    except SafetensorError as error:
+        raise DsuiError(
+            f"{path} is no whole safetensors file ({shorten(error)}); copy it again, or convert the weights to "
+            "safetensors."
+        ) from error
+    except OSError as error:
+        raise DsuiError(f"{path} cannot be read ({error.strerror or shorten(error)}); correct --weights.") from error
+
+
+def put(model: nn.Module, tensors: dict[str, Tensor], path: Path | None, spec: str) -> bool:
+    """Load tensors into a model. A classifier that they have beyond it does not matter, but nothing may be missing,
+    apart from a pooling layer: whether that is so is the answer."""
+    expected = model.state_dict()
+    prefix = f"{getattr(model, 'base_model_prefix', '')}."
+    found = {name.removeprefix(prefix): each for name, each in tensors.items()} if prefix != "." else tensors
+    missing = [name for name in expected if name not in found]
+    wrong = [name for name, each in expected.items() if name in found and found[name].shape != each.shape]
+    if (absent := [name for name in missing if "pooler" not in name]) or wrong:
+        name = (absent or wrong)[0]
+        what = (
+            f"they lack {len(absent)} of its {len(expected)} tensors, {name} for one"
+            if absent
+            else f"{name} has the shape {list(found[name].shape)} there and {list(expected[name].shape)} here"
+        )
+        raise DsuiError(f"the weights in {path} are not those of {spec} ({what}); name the file of this model.")
+    model.load_state_dict({name: found[name] for name in expected if name in found}, strict=False)
+    return bool(missing)
+
+
+def weights_fingerprint(backbone: nn.Module) -> str:
+    """Sixteen digits that change with any weight."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(backbone.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def _of_library(model: nn.Module, shape: tuple[int, int, int]) -> Backbone:
+    """A library's model that gives features, whatever its attribute `out_features` may mean."""
+    probe = model.eval()
+    with torch.no_grad():
+        found = probe(torch.rand((2, *shape), generator=torch.Generator().manual_seed(0)))
+    if not isinstance(found, Tensor) or found.ndim != 2:
+        raise DsuiError(f"{type(model).__name__} gives no features [B, M]; write a function that makes them of it.")
+    return OwnBackbone(model.train(), found.shape[1])
+
+
+def _stated(spec: str, module: nn.Module, size: int | None) -> Preparation:
+    """What a user's module says of its images, and the usual values for the rest."""
+    stated = dict(getattr(module, PREPARATION, {}))
+    side = size or stated.pop("size", USUAL_SIZE)
+    stated.pop("size", None)
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
+    try:
+        return Preparation(**{"edge": side, **values, "size": side})
+    except TypeError as error:
+        names = ", ".join(Preparation.__dataclass_fields__)
+        raise DsuiError(f"{spec}: its `preparation` has a key beside {names}; correct it.") from error

@@ -1,0 +1,235 @@
+"""The features of a data set under a backbone, written to a file of features (`dsui.data.feature_file`).
+
+The header comes first, and features are appended batch by batch, so that only one batch is in memory. The file grows as
+OUT.part and is renamed at the end. A part that was left by a kill goes on where it stopped if it is of the
+same images, network and weights. Batches lie where they would have without the interruption, so the bits are the same.
+
+The metadata hold the names of the classes and, under "embedding", what made the features: with it a run on the features
+can predict images.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dsui.backbones.named import NamedBackbone, load_backbone, weights_fingerprint
+from dsui.backbones.preparation import FACTS, LARGEST_SIDE, Preparation
+from dsui.data.feature_file import classes_text
+from dsui.deploy.inputs import map_ahead
+from dsui.deploy.sources import EmbeddedImages
+from dsui.errors import DsuiError, Stopped
+from dsui.plain_json import load_json
+from dsui.progress import Progress, silent
+from dsui.runs.files import lock_or_refuse, not_written, remove_lock
+from dsui.schema import NOTHING, check, either, listed, number, record, text, whole
+
+BATCH = 64
+EMBEDDING_FACTS = record(
+    {
+        "backbone": text(),
+        "weights_file": either(text(4096), NOTHING),
+        "weights": text(),
+        "size": whole(1, LARGEST_SIDE),
+        "mean": listed(number(), most=3, least=3),
+        "std": listed(number(1e-6), most=3, least=3),
+        "preparation": FACTS,
+    }
+)
+FORMAT = "dsui features 1"
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """What made features: a spec, the file of its weights if the library's own were replaced, and their fingerprint."""
+
+    backbone: str
+    weights_file: str | None
+    weights: str
+    size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    preparation: dict[str, object]
+
+    @classmethod
+    def of(cls, spec: str, weights: Path | None, loaded: NamedBackbone) -> Embedding:
+        found = loaded.preparation
+        file = None if weights is None else str(weights.absolute())
+        return cls(spec, file, weights_fingerprint(loaded.backbone), found.size, found.mean, found.std, found.facts())
+
+    def to_text(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_text(cls, text: str) -> Embedding:
+        """The reverse of `to_text`; a SchemaError where something is missing or of another kind."""
+        values: Any = load_json(text)
+        check(values, EMBEDDING_FACTS, "embedding")
+        mean, std = tuple(values["mean"]), tuple(values["std"])
+        known = ("backbone", "weights_file", "weights", "size", "preparation")
+        return cls(**{name: values[name] for name in known}, mean=mean, std=std)
+
+    def load(self) -> NamedBackbone:
+        """The backbone again; a DsuiError where it has other weights now."""
+        file = None if self.weights_file is None else Path(self.weights_file)
+        loaded = load_backbone(self.backbone, file, self.size)
+        if (found := weights_fingerprint(loaded.backbone)) != self.weights:
+            raise DsuiError(
+                f"the weights of {self.backbone} are not those that made the features (fingerprint {found} instead of "
+                f"{self.weights}); bring these back, or predict files of features."
+            )
+        prepared = Preparation.of(self.size, self.mean, self.std, self.preparation)
+        return NamedBackbone(loaded.backbone, prepared)
+
+
+class Embedder:
+    """Images of any size to features [B, M], by a backbone on its device."""
+
+    def __init__(self, loaded: NamedBackbone, device: torch.device) -> None:
+        self.preparation, self.device = loaded.preparation, device
+        self.backbone = loaded.backbone.to(device).eval()
+        self.width = loaded.backbone.out_features
+        self._mean, self._std = (
+            torch.tensor(values, device=device).view(-1, 1, 1)
+            for values in (loaded.preparation.mean, loaded.preparation.std)
+        )
+
+    @torch.no_grad()
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """uint8 [B, 3, size, size] -> float32 [B, M] on the CPU."""
+        inputs = (pixels.to(self.device).float() / 255 - self._mean) / self._std
+        features = self.backbone(inputs).float().cpu()
+        if not features.isfinite().all():
+            raise DsuiError("the backbone gives NaN or infinity; check its weights and what it expects of images.")
+        return features
+
+
+def embed(
+    images: EmbeddedImages,
+    embedder: Embedder,
+    embedding: Embedding,
+    out: Path,
+    batch: int = BATCH,
+    progress: Progress = silent,
+) -> int:
+    """Write the features of all images to `out`; gives how many rows an earlier, stopped call had written."""
+    if out.suffix.lower() != ".safetensors":
+        raise DsuiError(f"{out} must end in .safetensors; choose such a name.")
+    part, lock = out.with_name(f"{out.name}.part"), out.with_name(f".{out.name}.lock")
+    layout = _Layout(images, embedder.width, embedding)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        held = lock_or_refuse(lock)
+    except BlockingIOError as error:
+        raise DsuiError(f"{out} is being written by another process; wait until it ends.") from error
+    except OSError as error:
+        raise DsuiError(f"{out} cannot be written ({error.strerror}); choose another --out.") from error
+    try:
+        with _opened(part) as stream:
+            begun = layout.rows_in(stream, batch)
+            _append(stream, layout, images, embedder, begun, batch, progress)
+        part.replace(out)
+    except KeyboardInterrupt as error:
+        raise Stopped(f"stopped; the features so far are in {part}, and the same command goes on with them.") from error
+    except OSError as error:
+        raise not_written(out, error) from error
+    finally:
+        remove_lock(held, lock)
+    return begun
+
+
+class _Layout:
+    """The bytes before and after the features."""
+
+    def __init__(self, images: EmbeddedImages, width: int, embedding: Embedding) -> None:
+        self.rows, self.row_bytes = len(images.names), 4 * width
+        names = "\0".join(images.names).encode()
+        parts: list[tuple[str, str, list[int], int]] = []
+        self.labels = b"" if images.labels is None else images.labels.numpy().tobytes()
+        if images.labels is not None:
+            parts.append(("labels", "I64", [self.rows], len(self.labels)))
+        parts.append(("features", "F32", [self.rows, width], self.rows * self.row_bytes))
+        split = b"" if images.split is None else images.split.to(torch.uint8).numpy().tobytes()
+        if images.split is not None:
+            parts.append(("split", "U8", [self.rows], len(split)))
+        parts.append(("names", "U8", [len(names)], len(names)))
+        self.tail = split + names
+        header: dict[str, Any] = {
+            "__metadata__": {
+                "format": FORMAT,
+                "embedding": embedding.to_text(),
+                "images": hashlib.sha256(images.identity.encode(errors="surrogateescape")).hexdigest(),
+            }
+            | ({} if images.labels is None else {"classes": classes_text(images.classes)})
+        }
+        start = 0
+        for name, kind, shape, length in parts:
+            header[name] = {"dtype": kind, "shape": shape, "data_offsets": [start, start + length]}
+            start += length
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text = text.ljust(-(-len(text) // 8) * 8)
+        self.head = len(text).to_bytes(8, "little") + text + self.labels
+
+    def rows_in(self, stream: BinaryIO, batch: int) -> int:
+        """How many rows of a begun file are whole and kept, a multiple of the batch; other files are emptied."""
+        stream.seek(0)
+        kept = stream.read(len(self.head)) == self.head
+        if not kept:
+            stream.truncate(0)
+            stream.seek(0)
+            stream.write(self.head)
+            return 0
+        rows = min((stream.seek(0, 2) - len(self.head)) // self.row_bytes, self.rows)
+        rows = rows if rows == self.rows else rows // batch * batch
+        stream.truncate(len(self.head) + rows * self.row_bytes)
+        stream.seek(0, 2)
+        return rows
+
+
+def _append(
+    stream: BinaryIO,
+    layout: _Layout,
+    images: EmbeddedImages,
+    embedder: Embedder,
+    begun: int,
+    batch: int,
+    progress: Progress,
+) -> None:
+    progress("embedding", begun, layout.rows)
+    for pixels in _batches(images, embedder, begun, batch):
+        stream.write(embedder(pixels).numpy().astype("<f4").tobytes())
+        begun += len(pixels)
+        progress("embedding", begun, layout.rows)
+    stream.write(layout.tail)
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def _batches(images: EmbeddedImages, embedder: Embedder, begun: int, batch: int) -> Iterator[Tensor]:
+    """uint8 [B, 3, size, size]; threads decode ahead."""
+    read = map_ahead(range(begun, len(images.names)), lambda row: images.read(row, embedder.preparation), 2 * batch)
+    waiting: list[np.ndarray[Any, np.dtype[np.uint8]]] = []
+    for pixels in read:
+        waiting.append(pixels)
+        if len(waiting) == batch:
+            yield torch.from_numpy(np.stack(waiting))
+            waiting = []
+    if waiting:
+        yield torch.from_numpy(np.stack(waiting))
+
+
+def _opened(part: Path) -> BinaryIO:
+    """Open for reading and writing, made where it is missing; a link is refused."""
+    if part.is_symlink():
+        raise DsuiError(f"{part} is a link; remove it.")
+    part.touch()
+    return part.open("r+b")
