@@ -35,7 +35,8 @@ from dsui.runs.recipe_file import load_recipe, method_options
 from dsui.runs.temperature import RANGE, fit_temperature
 from dsui.scores import sphere_logits
 from dsui.training.distributed import World
-from dsui.training.loop import SilentReporter, fit
+from dsui.training.loop import fit
+from dsui.training.reporter import SilentReporter
 
 SEEDS, HELD_OUT, DRAWS = 5, 541, 100
 DATA = "digits-256"

@@ -24,7 +24,8 @@ from dsui.runs.images import training_images
 from dsui.runs.model import run_facts
 from dsui.runs.recipe_file import load_recipe, method_options
 from dsui.training.distributed import World
-from dsui.training.loop import SilentReporter, fit
+from dsui.training.loop import fit
+from dsui.training.reporter import SilentReporter
 from tests.support.chromium import Browser, find_chromium, open_browser
 
 CPU = torch.device("cpu")

@@ -15,7 +15,8 @@ from dsui.runs.config import RunConfig
 from dsui.runs.images import held_out_images, training_images
 from dsui.runs.recipe_file import load_recipe, method_options
 from dsui.training.distributed import World
-from dsui.training.loop import SilentReporter, fit
+from dsui.training.loop import fit
+from dsui.training.reporter import SilentReporter
 
 WIDTH = 48
 

@@ -111,8 +111,8 @@ def predict(
     console = stderr_console(quiet)
     for sentence in predictor.model.facts.notes:
         print_note(console, sentence)
-    if (sentence := _set_threshold(predictor, coverage, risk, choice)) is not None:
-        console.print(sentence, soft_wrap=True)
+    if (accepting := _set_threshold(predictor, coverage, risk, choice)) is not None:
+        console.print(accepting, soft_wrap=True)
     on_features = predictor.model.facts.config.on_features and all(path.suffix.lower() in ENDINGS for path in paths)
     counts = _Counts("row" if on_features else "image")
     with ExitStack() as closing:
