@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,8 @@ DECIMAL = re.compile(r"(?<![\w.])-?\d+\.\d+")
 WITHOUT_ROWS = re.compile(r"\b(?:no|without) rows\b")
 
 
-def figure(value: float, run: int, **facts: object) -> ResultRow:
-    shown = {"task": "misclassification", "foreign": None, "score": "entropy", "metrics": {"aurc": value}, **facts}
+def figure(value: float, run: int, **facts: Any) -> ResultRow:
+    shown: dict[str, Any] = {"task": "misclassification", "foreign": None, "score": "entropy", "metrics": {"aurc": value}, **facts}
     return replace(ROW, run=f"{facts.get('method', 'dsui')}-{run}", seed=run, **shown)
 
 
