@@ -49,8 +49,8 @@ METHODS = {
 }
 CAVEAT = (
     "A demonstration, not a proof: the settings were chosen on these digits, and for DS-UI more of them were tried "
-    "(docs/log/digits-choice.md). The seeds share their training digits, so the deviations are those of initial weights "
-    "and order alone."
+    "(docs/log/digits-choice.md). The seeds share their training digits, so the deviations are those of initial "
+    "weights and order alone."
 )
 
 
