@@ -29,6 +29,8 @@ RESULTS = Path(__file__).parents[2] / "results"
         ("small-net-modern", "small-net-modern"),
         ("small-net-sam", "small-net-modern"),
         ("small-net-printed", "small-net-printed"),
+        ("digits-methods", "digits-methods"),
+        ("digits-unknown", "digits-unknown"),
     ],
 )
 def test_every_row_is_of_a_run_of_its_study(file: str, study: str) -> None:

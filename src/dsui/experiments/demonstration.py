@@ -1,7 +1,7 @@
 """The results of `dsui demo`: DS-UI and three rivals on 256 embedded digits, in one table, one verdict and one page.
 
-The settings were chosen on these digits (docs/log/digits-choice.md), so this is a
-demonstration and not a proof. The table shows only the score `uncertainty`; the page has the others.
+The settings were chosen on these digits (docs/log/digits-choice.md), so this is a demonstration and not a proof. The
+table shows only the score `uncertainty`; the page has the others.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ METHODS = {
 }
 CAVEAT = (
     "A demonstration, not a proof: the settings were chosen on these digits, and for DS-UI more of them were tried "
-    "(docs/log/digits-choice.md). The seeds share their training digits, so the deviations are those of initial weights and "
-    "order alone."
+    "(docs/log/digits-choice.md). The seeds share their training digits, so the deviations are those of initial "
+    "weights and order alone."
 )
 
 
