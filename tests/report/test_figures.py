@@ -216,7 +216,7 @@ def test_data_sets_have_no_order_so_their_figures_are_dots_with_bars_and_no_line
         assert style == "None"
     assert [label.get_text() for label in axes_of(first).get_yticklabels()] == ["digits, small", "svhn, small"]
     assert "dsui 90.5 at digits, small, 95.5 at svhn, small" in first.description
-    assert "standard deviation over these runs" in first.reading
+    assert "its bar their standard deviation" in first.reading
 
 
 def test_no_two_dots_of_a_row_share_their_height_and_each_is_nearest_to_its_name() -> None:

@@ -41,7 +41,7 @@ from dsui.report.run_data import RunData, collect_run_data
 from dsui.report.run_section import _classes, run_section
 from dsui.report.section import Section
 from dsui.report.tables import Column, Entry, Line, Table
-from dsui.report.thumbnails import highest, png
+from dsui.report.thumbnails import _apart, highest, png
 from dsui.report.verdict_section import verdict_section
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS
@@ -310,6 +310,11 @@ def names(section: Section) -> set[str]:
     return {re.sub(r"^run-\d-[a-z]+-", "", drawing.name) for drawing in section.all_drawings()}
 
 
+def test_errors_begin_with_the_curve_of_risk_over_coverage(built: list[Section]) -> None:
+    drawn = [drawing.name.rpartition("dsui-")[2] for drawing in part(built, "dsui", "Its own errors").drawings]
+    assert drawn == ["errors-risk-coverage", "errors-roc", "errors-precision-recall", "reliability"]
+
+
 def test_densities_are_shown_of_a_method_that_has_them(built: list[Section]) -> None:
     of_run = {section.heading: section for section in built}
     assert "Class densities" in headings(of_run["Run dsui"])
@@ -405,6 +410,10 @@ def test_the_images_shown_are_those_with_the_extreme_scores(built: list[Section]
     assert shown_images(strange)[0] == density.argmin()
     assert shown_images(passing)[0] == density.argmax()
     assert strange.images[0].lines[2] == f"log-density \N{MINUS SIGN}{-density.min():.1f}"
+
+
+def test_a_name_written_from_right_to_left_does_not_turn_the_figures_beside_it_around() -> None:
+    assert (_apart("قطة"), _apart("cat")) == ("\u2068قطة\u2069", "cat")
 
 
 def test_the_profile_shows_the_pictures_of_its_two_images(built: list[Section], run_data: dict[str, RunData]) -> None:

@@ -215,8 +215,9 @@ def test_names_of_classes_in_t_sne_do_not_overlap_and_none_is_lost(browser: Brow
 
 
 def overlap(one: list[Any], other: list[Any]) -> bool:
-    """By more than a pixel, which the air in a line of text leaves."""
-    return min(one[3], other[3]) - max(one[1], other[1]) > 1 and min(one[4], other[4]) - max(one[2], other[2]) > 3
+    """By more than the air around letters."""
+    across, down = (min(one[end], other[end]) - max(one[start], other[start]) for start, end in ((1, 3), (2, 4)))
+    return bool(across > 1 and down > 3)
 
 
 MISSING = """letters => {

@@ -35,6 +35,8 @@ FLAGS = (
 )
 PATIENCE = 60.0
 """Seconds until an answer that does not come is an error."""
+HEIGHT = 900
+"""Of a window, in pixels."""
 FREE = 10
 """Descriptors from here on are out of the way of 3 and 4."""
 
@@ -71,14 +73,10 @@ class Browser:
         result: dict[str, Any] = answer["result"]
         return result
 
-    def show(
-        self, page: Path, width: int, dark: bool = False, height: int = 900, scale: float = 1, media: str = "screen"
-    ) -> None:
-        """Open a file in a window of `width` by `height` CSS pixels; `scale` device pixels to each of them."""
+    def show(self, page: Path, width: int, dark: bool = False, media: str = "screen") -> None:
+        """Open a file in a window of `width` CSS pixels."""
         self.errors = []
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False
-        )
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=HEIGHT, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", media=media, features=[scheme])
         self._loaded = False
@@ -93,10 +91,8 @@ class Browser:
             raise RuntimeError(found["exceptionDetails"]["exception"].get("description", "the script failed"))
         return found["result"].get("value")
 
-    def screenshot(self, box: tuple[float, float, float, float] | None = None) -> bytes:
-        """A PNG of the window, or of a box of the whole page: left, top, width, height."""
-        if box is None:
-            return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
+    def screenshot(self, box: tuple[float, float, float, float]) -> bytes:
+        """A PNG of a box of the whole page: left, top, width, height."""
         clip = {**dict(zip(("x", "y", "width", "height"), box, strict=True)), "scale": 1}
         found = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         return base64.b64decode(found["data"])

@@ -42,7 +42,7 @@ def sections(
 ) -> list[Section]:
     """All sections of a page about `runs`.
 
-    `beside`: runs that count in tables and lines only, with the rows of their results files.
+    `beside`: runs that count in tables and figures of all runs only, with the rows of their results files.
     `names`: how the page calls `runs` and `beside`; by default by their folders.
     `foreign`: the foreign sets to compare with; by default those a run was evaluated on, without those that are no
     longer there, or else all that are there.

@@ -36,7 +36,10 @@ class Label(NamedTuple):
 def write_labels(axes: Axes, labels: Sequence[Label], dots: Points) -> None:
     """Once the axes have their limits and titles. A name for which there is no room left is not written. `dots` [N, 2]
     are those that should not be covered."""
-    axes.figure.draw_without_rendering()  # type: ignore[union-attr] - sets the layout, which tells where a pixel is
+    from matplotlib.figure import Figure
+
+    assert isinstance(axes.figure, Figure)
+    axes.figure.draw_without_rendering()  # sets the layout, which tells where a pixel is
     picture = axes.get_window_extent()
     covered = axes.transData.transform(dots)
     taken: list[tuple[float, float, float, float]] = []

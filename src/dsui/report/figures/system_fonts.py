@@ -5,7 +5,7 @@ Where none has a letter, the file shows a question mark. SVG files and pages kee
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
@@ -46,8 +46,8 @@ def letters_without_font(figure: Figure) -> set[str]:
     """Those that are question marks in a PNG file."""
     from matplotlib.text import Text
 
-    texts: Iterable[Text] = figure.findobj(Text)  # type: ignore[assignment]
-    return {letter for text in texts for letter in _lacking(text.get_text()) if _font_with(letter) is None}
+    texts = [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)]
+    return {letter for text in texts for letter in _lacking(text) if _font_with(letter) is None}
 
 
 def _lacking(text: str) -> list[str]:
