@@ -262,6 +262,16 @@ def test_it_trains_in_any_thread_and_says_what_it_does_when_asked(capsys: pytest
     assert capsys.readouterr().err.startswith("epoch 1/1: loss ")
 
 
+def test_it_counts_epochs_as_the_command_line_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    classifier(epochs=2, verbose=True).fit(IMAGES[:200], LABELS[:200])
+    ours = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
+    words = ["--data", "digits", "--backbone", "small", "--recipe", "demo", "--set", "epochs=2", "--device", "cpu"]
+    printed = CliRunner().invoke(app, ["train", *words, "--out", str(tmp_path / "run")]).stderr.splitlines()
+    assert (
+        ours == [line.partition(":")[0] for line in printed if line.startswith("epoch")] == ["epoch 1/2", "epoch 2/2"]
+    )
+
+
 def test_an_interruption_is_pythons_own(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: object, **__: object) -> None:
         raise InterruptedRun("stopped after step 3 of 30")

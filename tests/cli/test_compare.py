@@ -253,3 +253,66 @@ def test_methods_asked_about_different_unknown_classes_are_told(tmp_path: Path) 
         append(tmp_path / "rows.jsonl", rows[1:])
     said = " ".join(dsui("--results", tmp_path / "rows.jsonl").stdout.split())
     assert "Known classes in open-set tests: neal-0; neal-1. Not all methods know the same classes" in said
+
+
+def shown(runs: list[Path], *words: str, columns: int = 80) -> str:
+    result = CliRunner(env={"COLUMNS": str(columns)}).invoke(app, ["compare", *map(str, runs), *words])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_terminal_has_a_table_for_each_question_and_says_how_to_see_more(runs: list[Path]) -> None:
+    text = shown(runs)
+    titles = [line for line in text.splitlines() if line.startswith(("Accuracy and", "Finding"))]
+    assert titles == ["Accuracy and calibration", "Finding foreign images: photos (1,500 images), by Max.P."]
+    assert [line.split()[0] for line in text.splitlines() if "±" in line and "Mean" not in line] == 2 * list(FIGURES)
+    assert "More: --scores all" in text
+    for asked in (["--quiet"], ["--scores", "all"], ["--metrics", "fpr95"], ["--wide"]):
+        assert "More:" not in shown(runs, *asked)
+
+
+def test_every_score_is_shown_when_asked_for(runs: list[Path]) -> None:
+    text = shown(runs, "--scores", "all")
+    for score in ("Max.P.", "log-density"):
+        assert text.count(f"by {score}\n") == 1
+    assert "log-density" not in shown(runs)
+    assert "by log-density\n" in shown(runs, "--scores", "log_density")
+
+
+def test_one_wide_table_is_what_files_hold(runs: list[Path], tmp_path: Path) -> None:
+    """As ever: the scores of the wide table are no others because a terminal shows fewer."""
+    dsui(*runs, "--out", tmp_path / "table.csv")
+    assert (tmp_path / "table.csv").read_text() == dsui(*runs, "--format", "csv").stdout
+    assert json.loads(dsui(*runs, "--json").stdout) == json.loads(dsui(*runs, "--format", "json").stdout)
+    wide = shown(runs, "--wide", columns=200)
+    assert wide.count("method") == 1
+    assert "Finding" not in wide
+    assert "→ photos" in wide
+
+
+def test_settings_that_differ_stand_once_below(runs: list[Path], tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    for seed, auroc in enumerate((0.7, 0.71, 0.72)):
+        rows = rows_of("dsui", seed, auroc)
+        append(other, [replace(row, recipe="demo, rho=100, swa_start=0.6", run=f"p-{seed}") for row in rows])
+    for columns in (60, 80, 120):
+        text = shown(runs, "--results", str(other), columns=columns)
+        assert max(map(len, text.splitlines())) <= columns
+        assert text.count("rho=100") == 1
+        assert "\nAll  demo" in text
+        assert "\nB    rho=100, swa_start=0.6" in text
+        assert text.count("dsui B") >= 2
+    assert "Nothing is tested: 2 lines are dsui" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", ["dsui B", "dsui (demo, rho=100)"])
+def test_a_line_is_made_the_reference_by_its_letter_or_its_settings(
+    runs: list[Path], tmp_path: Path, name: str
+) -> None:
+    other = tmp_path / "other.jsonl"
+    for seed, auroc in enumerate((0.7, 0.71, 0.72)):
+        append(other, [replace(row, recipe="demo, rho=100", run=f"p-{seed}") for row in rows_of("dsui", seed, auroc)])
+    words = ["--results", str(other), "--reference", name]
+    assert "differs from dsui B" in " ".join(shown(runs, *words).split())
+    result = runner.invoke(app, ["compare", *map(str, runs), "--results", str(other), "--reference", "dsui C"])
+    assert "no method for --reference 'dsui C'; did you mean dsui" in str(result.exception)

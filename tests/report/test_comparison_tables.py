@@ -104,7 +104,7 @@ def test_of_attacks_the_weakest_are_shown_and_the_title_says_so() -> None:
 def test_several_scores_are_groups_with_the_recommended_one_first() -> None:
     rows = [*run_rows("dsui"), *run_rows("msp")]
     errors, foreign = tables_of(rows, every_score=True).tables[1:3]
-    assert labels(errors) == ["uncertainty *, dsui", "uncertainty *, msp", "Ent., dsui", "Ent., msp"]
+    assert labels(errors) == ["by uncertainty *, dsui", "by uncertainty *, msp", "by Ent., dsui", "by Ent., msp"]
     assert labels(foreign) == labels(errors)
     assert "by " not in errors.title
 

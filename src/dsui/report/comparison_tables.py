@@ -116,7 +116,7 @@ def _question_table(question: Question, figures: Iterable[Figure], cases: list[_
         with_figures = [(line, cells) for line, cells in of_case if any(cell.mean is not None for cell in cells)]
         for line, cells in with_figures or of_case:
             if len(lines) > 1:
-                label, group = line.label, ", ".join(filter(None, (images, score)))
+                label, group = line.label, ", ".join(filter(None, (images, score and f"by {score}")))
             else:
                 label, group = score or images or line.label, images
             shown.append(Line(label, cells, line.quoted, group))
@@ -182,7 +182,7 @@ def _counts(rows: Iterable[ResultRow]) -> _Counts:
     """From the rows of rankings; of its own errors a run has another number than the next, but of the same images."""
     found: dict[Figure, set[tuple[int, int]]] = {}
     for row in latest_rows(rows):
-        if row.n_positive is not None and row.n_negative is not None and row.task != "fgsm":
+        if row.n_positive is not None and row.n_negative is not None and row.task not in {"accuracy", "fgsm"}:
             images = _images(figure_of(row, ""))
             found.setdefault(images, set()).add((row.n_positive, row.n_negative))
     counts = {}
