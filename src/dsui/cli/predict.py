@@ -97,8 +97,8 @@ def predict(
     console = stderr_console(quiet)
     for sentence in predictor.model.facts.notes:
         print_note(console, sentence)
-    if (sentence := _set_threshold(predictor, coverage, risk, choice)) is not None:
-        console.print(sentence, soft_wrap=True)
+    if (threshold := _set_threshold(predictor, coverage, risk, choice)) is not None:
+        console.print(threshold, soft_wrap=True)
     counts = _Counts()
     with ExitStack() as closing:
         closing.enter_context(warnings.catch_warnings())
