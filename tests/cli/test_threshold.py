@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,126 @@ def test_a_run_without_calibration_images_is_told_at_once(tmp_path: Path) -> Non
 def test_what_is_no_share_is_refused(run: Path, share: str) -> None:
     result = CliRunner().invoke(app, ["threshold", str(run), "--risk", share])
     assert f"'{share}' is not a share between 0 and 1" in str(result.exception)
+
+
+@pytest.fixture
+def own_run(run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run, tmp_path / "own"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hundred test digits and fifty images of noise."""
+    out = tmp_path_factory.mktemp("images")
+    digits = load("digits", "test").read(torch.arange(100))[:, 0]
+    noise = torch.randint(256, (50, 8, 8), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    for number, image in enumerate([*digits, *noise]):
+        Image.fromarray(image.numpy()).save(out / f"{number:03}.png")
+    return out
+
+
+@pytest.mark.parametrize(
+    ("words", "scores"),
+    [
+        ([], ["uncertainty"]),
+        (["--score", "log_density"], ["log_density"]),
+        (["--two"], ["uncertainty", "foreignness"]),
+        (["--detector", "knn", "--two"], ["uncertainty", "knn"]),
+        (["--foreign-score", "max_logit", "--score", "entropy"], ["entropy", "max_logit"]),
+    ],
+)
+def test_a_saved_threshold_is_what_predict_accepts_by(
+    own_run: Path, folder: Path, words: list[str], scores: list[str]
+) -> None:
+    saved = dsui("threshold", own_run, "--coverage", "0.9", "--save", "--foreign", "photos", "--json", *words)
+    record, everything = json.loads(saved.stdout)
+    assert (record["saved"], record["accepting_by"], record["asked"]) == (True, "coverage", 0.9)
+    assert [limit["score"] for limit in record["thresholds"]] == scores
+    assert record["calibration"]["accepted"] >= 0.9
+    assert everything["accepting_by"] is None
+    assert "`dsui predict` accepts by it from now on" in saved.stderr
+    told = dsui("predict", own_run, folder, "--json")
+    again = dsui("predict", own_run, folder, "--json", "--coverage", "0.9", *words)
+    assert told.stdout == again.stdout
+    assert "Saved in the run, by coverage 0.9." in told.stderr
+    rows = [json.loads(line) for line in told.stdout.splitlines()]
+    assert len(rows) == 150
+    for row in rows:
+        shown = {score: -row["log_density"] if score == "log_density" else row[score] for score in scores}
+        rejecting = [limit["finds"] for limit in record["thresholds"] if shown[limit["score"]] > limit["up_to"]]
+        assert (row["decision"] == "reject") == bool(rejecting)
+        words_of = {"errors": "uncertain", "foreign images": "foreign"}
+        assert row["reason"] == (" and ".join(words_of[each] for each in rejecting) or None)
+    # four deviations: a share of 100 images deviates by 3 %, the threshold of 300 by 1.7 %
+    assert sum(row["decision"] == "accept" for row in rows[:100]) >= 76
+
+
+def test_of_two_thresholds_the_coverage_is_what_both_accept_of_the_test_images(run: Path) -> None:
+    result = dsui("threshold", run, "--two", "--coverage", "0.8,0.95", "--risk", "", "--format", "csv")
+    lines = list(csv.DictReader(result.stdout.splitlines()))
+    assert list(lines[0])[:4] == ["accepting by", "uncertainty up to", "foreignness up to", "test accepted"]
+    for line, coverage in zip(lines, (0.8, 0.95), strict=False):
+        deviation = math.sqrt(coverage * (1 - coverage) * (1 / 797 + 1 / 300))
+        assert abs(float(line["test accepted"]) - coverage) < 4 * deviation + 5 / 301
+
+
+def test_no_column_of_csv_is_empty_and_json_holds_the_same_shares(run: Path) -> None:
+    asked = ["--coverage", "0.5,0.9999", "--risk", "", "--foreign", "photos"]
+    lines = list(csv.DictReader(dsui("threshold", run, *asked, "--format", "csv").stdout.splitlines()))
+    assert all(any(line[name] for line in lines) for name in lines[0])
+    records = json.loads(dsui("threshold", run, *asked, "--json").stdout)
+    assert [record["asked"] for record in records] == [0.5, 0.9999, None]
+    for line, record in zip(lines, records, strict=True):
+        sets = {each["name"]: each for each in record["sets"]}
+        assert list(sets) == ["test", "photos", "noise"]
+        assert {name: line[f"{name} accepted"] for name in sets} == {
+            name: "" if each["accepted"] is None else str(each["accepted"]) for name, each in sets.items()
+        }
+        assert (record["obstacle"] is None) == (record["asked"] != 0.9999)
+        assert (record["thresholds"] == []) == (record["asked"] != 0.5)
+
+
+def test_a_file_has_the_form_that_its_name_says(run: Path, tmp_path: Path) -> None:
+    for name in ("t.json", "t.csv", "t.md"):
+        assert dsui("threshold", run, "--coverage", "0.5", "--risk", "", "--out", tmp_path / name).stdout == ""
+    assert json.loads((tmp_path / "t.json").read_text())[0]["asked"] == 0.5
+    assert (tmp_path / "t.csv").read_text().startswith("accepting by,uncertainty up to,test accepted,")
+    assert "| coverage 0.5 |" in (tmp_path / "t.md").read_text()
+
+
+def test_what_the_run_keeps_is_marked_and_a_file_that_cannot_be_used_is_no_obstacle_to_another(own_run: Path) -> None:
+    asked = ["--foreign", "photos", "--risk", ""]
+    dsui("threshold", own_run, *asked, "--coverage", "0.9", "--save")
+    assert "coverage 0.9 (saved)" in dsui("threshold", own_run, *asked).stdout
+    other = " ".join(dsui("threshold", own_run, *asked, "--score", "entropy", "--coverage", "0.5").stdout.split())
+    assert "Saved in the run: uncertainty up to" in other
+    (own_run / "thresholds.safetensors").write_bytes(b"nonsense")
+    refused = CliRunner().invoke(app, ["predict", str(own_run), str(own_run)])
+    assert "cannot be used (the file is damaged or of another dsui)" in str(refused.exception)
+    mended = dsui("threshold", own_run, *asked, "--coverage", "0.9", "--save")
+    assert (mended.exit_code, "coverage 0.9 (saved)" in mended.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--save"], "--save keeps one threshold; name it with --coverage 0.95 or --risk 0.02"),
+        (["--save", "--coverage", "0.9,0.8"], "--save keeps one threshold and 2 are named"),
+        (["--save", "--coverage", "0.9999"], "a coverage of 0.9999 takes at least 9999 calibration images"),
+        (["--save", "--risk", "0.0001"], "cannot assure a risk of 0.0001"),
+        (["--score", "foreigness"], "no score 'foreigness'; did you mean foreignness"),
+        (["--detector", "nn"], "no detector 'nn'; did you mean knn"),
+        (["--score", "mutual_information"], "dsui does not have the score mutual_information"),
+        (["--two", "--score", "foreignness"], "both thresholds are of foreignness"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_nothing_is_saved(own_run: Path, words: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(app, ["threshold", str(own_run), *words])
+    assert result.exit_code != 0
+    assert sentence in str(result.exception)
+    assert not (own_run / "thresholds.safetensors").exists()
+
+
+def test_predict_refuses_a_score_without_a_threshold(run: Path, folder: Path) -> None:
+    result = CliRunner().invoke(app, ["predict", str(run), str(folder), "--score", "entropy"])
+    assert "a score needs a threshold; add --coverage 0.95 or --risk 0.02" in str(result.exception)

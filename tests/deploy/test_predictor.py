@@ -80,8 +80,8 @@ def test_it_counts_as_the_array_of_its_labels(predictor: Predictor) -> None:
 
 def test_abnormal_is_what_lies_above_the_chosen_threshold(predictor: Predictor) -> None:
     assert predictor(TEST).abnormal is None
-    for asked in ({"coverage": 0.9}, {"risk": 0.2}):
-        chosen = predictor.threshold(**asked)
+    for coverage, risk in ((0.9, None), (None, 0.2)):
+        chosen = predictor.threshold(coverage, risk)
         said = predictor(TEST)
         assert said.abnormal is not None
         assert np.array_equal(said.abnormal, said.uncertainty > chosen.value)

@@ -25,6 +25,11 @@ def prepared(path: Path, choice: ScoreChoice, calibration: Calibration | None = 
     return prepare(facts, calibration or stored_calibration(facts), choice, CPU, keep_outputs=False)
 
 
+def sampling() -> Path:
+    """A run of a method that samples: it has no linear last layer and no energy."""
+    return run("mc-dropout", held_out=HELD_OUT, neck=True, dropout=0.2, samples=3, epochs=1)
+
+
 @pytest.mark.parametrize(
     ("choice", "expected"),
     [
@@ -83,18 +88,13 @@ def test_a_detector_is_fitted_to_training_images_and_scores_as_in_an_evaluation(
     for name in ("vim", "sirc_vim"):
         torch.testing.assert_close(chooser.calibration.scores[name], scores[name])
     with pytest.raises(DsuiError, match=r"the detector vim cannot be used with this run: .* no linear last layer"):
-        settings = {"neck": True, "dropout": 0.2, "samples": 3, "epochs": 1}
-        prepared(run("mc-dropout", held_out=HELD_OUT, **settings), ScoreChoice(detector="vim"))
+        prepared(sampling(), ScoreChoice(detector="vim"))
 
 
 def test_a_method_without_the_second_score_says_so() -> None:
-    settings = {"neck": True, "dropout": 0.2, "samples": 3, "epochs": 1}
-    path = run("mc-dropout", held_out=HELD_OUT, **settings)
-    with pytest.raises(
-        DsuiError, match="mc-dropout does not have the score foreignness; choose another, .*mutual_info"
-    ):
-        prepared(path, ScoreChoice(two=True))
-    chosen = prepared(path, ScoreChoice("max_probability", "mutual_information")).choose(Criterion(0.9))
+    with pytest.raises(DsuiError, match=r"mc-dropout does not have the score foreignness; choose .*mutual_information"):
+        prepared(sampling(), ScoreChoice(two=True))
+    chosen = prepared(sampling(), ScoreChoice("max_probability", "mutual_information")).choose(Criterion(0.9))
     assert chosen.coverage >= 0.9
 
 

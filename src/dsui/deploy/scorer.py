@@ -6,7 +6,7 @@ older runs are computed from the images, which must still be where they were.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,7 +129,7 @@ def prepare(
         return Chooser(choice, scorer, found.select(even_choice(held_out.count)))
 
 
-def _has_more(calibration: Calibration, wanted: dict[str, object]) -> bool:
+def _has_more(calibration: Calibration, wanted: Iterable[str]) -> bool:
     """Whether the run's images may give a score that is not stored: every other one is known to be missing."""
     return not calibration.scores or any(map(is_variant, wanted))
 

@@ -58,7 +58,7 @@ class Detector(ABC):
         self._fitted_to = _kind(train)
         # laid out as in a file, because products of other layouts round otherwise
         tensors = {name: each.contiguous() for name, each in to_tensors(vars(self), self.learns).items()}
-        vars(self).update(from_tensors(tensors, self.learns, train.features.device))
+        vars(self).update(from_tensors(tensors, self.learns))
         return self
 
     @torch.no_grad()
@@ -91,7 +91,9 @@ class Detector(ABC):
         if self.needs_fit:
             try:
                 features, classes = learned[SIZES].tolist()
-                vars(self).update(from_tensors(learned, self.learns, device))
+                # tensors of a file may lie at any address, and products round by how their factors lie in memory
+                copies = {name: each.to(device, copy=True) for name, each in learned.items()}
+                vars(self).update(from_tensors(copies, self.learns))
             except (KeyError, TypeError, RuntimeError) as error:
                 raise ValueError(f"this is not what {type(self).__name__} learns") from error
             exact = torch.empty(0, device=device).device  # cuda is cuda:0

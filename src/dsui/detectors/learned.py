@@ -28,17 +28,15 @@ def to_tensors(values: Mapping[str, Any], kinds: Mapping[str, type], prefix: str
     return tensors
 
 
-def from_tensors(
-    tensors: Mapping[str, Tensor], kinds: Mapping[str, type], device: torch.device, prefix: str = ""
-) -> dict[str, Any]:
+def from_tensors(tensors: Mapping[str, Tensor], kinds: Mapping[str, type], prefix: str = "") -> dict[str, Any]:
     """The reverse of `to_tensors`; a KeyError where one is missing."""
     values: dict[str, Any] = {}
     for name, kind in kinds.items():
         place = prefix + name
         if kind is Tensor:
-            values[name] = tensors[place].to(device)
+            values[name] = tensors[place]
         elif kind is float:
             values[name] = tensors[place].item()
         else:
-            values[name] = kind(**from_tensors(tensors, get_type_hints(kind), device, f"{place}."))
+            values[name] = kind(**from_tensors(tensors, get_type_hints(kind), f"{place}."))
     return values
