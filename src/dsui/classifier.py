@@ -36,12 +36,14 @@ from dsui.errors import RunError
 from dsui.excerpt import excerpt
 from dsui.recipe import Recipe
 from dsui.runs import turns
+from dsui.runs.acceptance import Thresholds
 from dsui.runs.calibration import CALIBRATION
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS, RunFolder
 from dsui.runs.images import held_out_images, training_images
+from dsui.runs.model import fingerprint
 from dsui.runs.recipe_file import changed, load_recipe, method_options
-from dsui.runs.threshold import Threshold
+from dsui.runs.saved_thresholds import save_thresholds
 from dsui.runs.weights import read_metadata
 from dsui.training.distributed import World
 from dsui.training.loop import WARNING, InterruptedRun, fit
@@ -127,13 +129,25 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         found = np.concatenate([self.predict(block).label for block in data.blocks()])
         return float(np.average(found == data.labels, weights=sample_weight))
 
-    def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
-        """Choose the uncertainty above which a prediction is `abnormal`; see `dsui.runs.threshold`."""
+    def threshold(
+        self,
+        coverage: float | None = None,
+        risk: float | None = None,
+        *,
+        score: str | None = None,
+        foreign_score: str | None = None,
+        two: bool = False,
+        detector: str | None = None,
+    ) -> Thresholds:
+        """Choose which predictions are `abnormal`; see `Predictor.threshold`. `save` keeps the choice."""
         check_is_fitted(self, "predictor_")
-        return self.predictor_.threshold(coverage, risk)
+        return self.predictor_.threshold(
+            coverage, risk, score=score, foreign_score=foreign_score, two=two, detector=detector
+        )
 
     def save(self, path: Path | str) -> None:
-        """Write a folder as `dsui train` does, without the checkpoint; `dsui predict` reads it."""
+        """Write a folder as `dsui train` does, without the checkpoint and with the thresholds in use; `dsui predict`
+        reads it."""
         check_is_fitted(self, "predictor_")
         path, model = Path(path), self.predictor_.model
         if (path / WEIGHTS).exists():
@@ -146,6 +160,9 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         }
         with RunFolder.create(path, model.facts.config) as folder:
             folder.save_weights(model.method.state_dict(), metadata)
+            if self.predictor_.chosen is not None:
+                tensors = self.predictor_.scorer.tensors()
+                save_thresholds(path, self.predictor_.chosen, fingerprint(path), tensors)
 
     @classmethod
     def load(cls, path: Path | str, backbone: nn.Module | None = None, device: str = "auto") -> Self:

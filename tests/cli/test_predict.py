@@ -126,7 +126,7 @@ def test_digits_are_accepted_and_noise_and_files_that_are_none_are_not(
     (tmp_path / "text.png").write_text("this is no image")
     answer = dsui(place.run, place.test, place.noise, tmp_path, "--coverage", "0.95", "--device", "cpu")
     rows = answer.rows()
-    assert list(rows[0]) == list(PredictionRow._fields)
+    assert list(rows[0]) == list(PredictionRow("").record())
     digits, noise, bad = rows[:797], rows[797:997], rows[997:]
     assert [Path(row["file"]).name for row in bad] == ["cut.png", "text.png"]
     assert "truncated" in bad[0]["error"]
@@ -255,7 +255,7 @@ def test_nothing_to_predict_is_told_and_leaves_no_file(dsui: Predict, place: Pla
 
 
 def test_what_is_no_number_is_null_in_json() -> None:
-    text = _to_json([PredictionRow("a.png", "0", math.nan, math.inf, None, None, None)])
+    text = _to_json([PredictionRow("a.png", "0", math.nan, math.inf)])
     assert json.loads(text, parse_constant=pytest.fail)["probability"] is None
 
 

@@ -13,7 +13,9 @@ from typer.testing import CliRunner, Result
 
 from dsui.cli import app
 from dsui.data.registry import load
-from dsui.deploy.threshold_effects import SetUncertainties
+from dsui.deploy.scorer import ScoredSet
+from dsui.deploy.threshold_effects import OWN, set_effect
+from dsui.runs.acceptance import Criterion, Limit, Thresholds
 
 TRAIN = ["train", "--data", "digits", "--method", "dsui", "--backbone", "small", "--recipe", "demo"]
 SETTINGS = ["--set", "epochs=3", "--calibration", "0.3", "--device", "cpu", "--quiet"]
@@ -67,10 +69,14 @@ def test_what_is_accepted_is_what_predict_accepts(run: Path, lines: dict[str, di
 
 
 def test_images_at_the_threshold_are_accepted_and_of_none_nothing_is_wrong() -> None:
-    images = SetUncertainties(torch.tensor([1.0, 2.0, 2.0, 3.0]), torch.tensor([False, True, False, True]))
-    assert [images.accepted(value) for value in (0.5, 1, 2, 3)] == [0, 0.25, 0.75, 1]
-    assert [images.wrong(value) for value in (0.5, 1, 2, 3)] == [None, 0, pytest.approx(1 / 3), 0.5]
-    assert images._replace(errors=None).wrong(3) is None
+    images = ScoredSet({"entropy": torch.tensor([1.0, 2.0, 2.0, 3.0])}, torch.tensor([False, True, False, True]))
+    rules = [
+        Thresholds((Limit("entropy", value, "errors"),), Criterion(0.5), 0.5, 0.0, 9) for value in (0.5, 1.0, 2.0, 3.0)
+    ]
+    effects = [set_effect(OWN, images, each) for each in rules]
+    assert [each.accepted for each in effects] == [0, 0.25, 0.75, 1]
+    assert [each.wrong for each in effects] == [None, 0, pytest.approx(1 / 3), 0.5]
+    assert set_effect("photos", images, rules[3]).wrong is None, "its labels are of other classes"
 
 
 def test_why_a_demand_cannot_be_met_is_told_below(run: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dsui.runs.threshold import Threshold
+from dsui.runs.acceptance import Thresholds
 from tests.support.fences import ROOT, fences, run_python, run_shell
 
 GUIDE = ROOT / "docs" / "guide.md"
@@ -43,7 +43,7 @@ def test_every_block_of_the_guide_runs_and_does_what_the_page_says(
     assert decisions("few-errors.csv").count("accept") > TEST_DIGITS / 2
     assert names["accuracy"] > 0.9  # 95.5 % when written
     assert all(value.grad is not None for value in names["head"].parameters())
-    assert isinstance(names["predictor"].chosen, Threshold)
+    assert isinstance(names["predictor"].chosen, Thresholds)
     assert 0 < len(names["doubtful"]) < TEST_DIGITS / 5
     assert capsys.readouterr().out.count("Threshold") == 3
     last = json.loads(Path("runs/two/log.jsonl").read_text().splitlines()[-1])

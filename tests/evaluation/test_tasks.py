@@ -342,7 +342,7 @@ def test_a_detector_that_cannot_be_fitted_is_left_out_and_the_others_are_not(mon
     rows = by_score(rows_of("noise", evaluated))
     assert "knn" not in rows
     assert "she" in rows
-    detector, moments = evaluated._detectors["she"]
+    _, detector, moments = evaluated._detectors["she"]
     whole = evaluated.cache.get(evaluated.sources.training()).whole()
     few = detector.score(whole.select(fitting.choose_fit_images(len(whole))))
     assert len(few) == 40

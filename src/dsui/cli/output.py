@@ -62,23 +62,34 @@ def check_format(table_format: Format, out: Path | None, as_json: bool) -> None:
 def write_table(table: Table, table_format: Format, out: Path | None) -> None:
     """Print the table, or write it to `out`, whose name decides the format where --format does not."""
 
-    from dsui.errors import RunError
     from dsui.report import table_forms
-    from dsui.runs.files import write_atomic
 
     if table_format is Format.terminal and out is None:
         console = stdout_console()
         console.print(table_forms.to_terminal(table, console.width, console.is_terminal))
         return
-    if table_format is Format.terminal and out is not None:
-        table_format = FILE_FORMATS.get(out.suffix.lower(), Format.markdown)
     render = {
         Format.markdown: table_forms.to_markdown,
         Format.latex: table_forms.to_latex,
         Format.csv: table_forms.to_csv,
         Format.json: table_forms.to_json,
-    }[table_format]
-    text = render(table).removesuffix("\n") + "\n"
+    }[file_format(table_format, out)]
+    write_text(render(table), out)
+
+
+def file_format(table_format: Format, out: Path | None) -> Format:
+    """The format of what is printed or written to `out`."""
+    if table_format is Format.terminal and out is not None:
+        return FILE_FORMATS.get(out.suffix.lower(), Format.markdown)
+    return table_format
+
+
+def write_text(text: str, out: Path | None) -> None:
+    """Print a text that ends a line, or write it to `out`."""
+    from dsui.errors import RunError
+    from dsui.runs.files import write_atomic
+
+    text = text.removesuffix("\n") + "\n"
     if out is None:
         write(text)
     else:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, NamedTuple
@@ -16,13 +16,16 @@ import typer
 from dsui.cli.arguments import Device, Json, Quiet, check_positive_share, parse_path, select_device
 from dsui.cli.errors import UsageError
 from dsui.cli.output import to_json_value
+from dsui.cli.score_options import DetectorName, ForeignScore, Score, Two, parse_choice
 from dsui.cli.terminal import write
 from dsui.errors import DsuiError, Stopped
 from dsui.spreadsheet import to_csv
 
 if TYPE_CHECKING:
+    from dsui.deploy.predictor import Predictor
     from dsui.deploy.rows import PredictionRow
-    from dsui.runs.threshold import Threshold
+    from dsui.deploy.score_choice import ScoreChoice
+    from dsui.runs.acceptance import Thresholds
 
 PART = ".part"
 """Ends the name of a file of predictions until it is complete."""
@@ -54,6 +57,10 @@ def predict(
             help="Accept as many as possible with at most this share of errors, as in 0.02.",
         ),
     ] = None,
+    score: Score = None,
+    two: Two = False,
+    foreign_score: ForeignScore = None,
+    detector: DetectorName = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", parser=parse_path, help="Write to this file, .csv or .jsonl, instead of stdout."),
@@ -67,28 +74,32 @@ def predict(
 ) -> None:
     """Predict the classes of images, and accept or reject them.
 
-    Prints a row for each image: class, probability, uncertainty, log-density and decision, as CSV or, with
-    --json, as JSON lines. The row of a file that cannot be read says why, and the exit status is then 1. The
-    verdict of `dsui evaluate` comes first, on stderr.
+    Prints a row for each image: class, probability, uncertainty, log-density, decision and the reason of a rejection,
+    as CSV or, with --json, as JSON lines. The row of a file that cannot be read says why, and the exit status is then
+    1. Without --coverage or --risk, the threshold that `dsui threshold --save` keeps in the run decides, if there is
+    one. The verdict of `dsui evaluate` comes first, on stderr.
 
     Example: dsui predict runs/mine photos --coverage 0.95 --out predictions.csv
     """
     if coverage is not None and risk is not None:
         raise UsageError("choose --coverage or --risk, not both.")
     as_json = _writes_json(out, as_json)
+    choice = parse_choice(score, foreign_score, two, detector)
+    if coverage is None and risk is None and any(choice):
+        raise UsageError("a score needs a threshold; add --coverage 0.95 or --risk 0.02.")
     from dsui.cli.progress import ProgressBars, print_note
     from dsui.cli.terminal import stderr_console
     from dsui.cli.verdict import print_short_verdict
     from dsui.data.folder import image_files
     from dsui.deploy.predictor import BATCH, Predictor
-    from dsui.deploy.rows import PredictionRow, rows
+    from dsui.deploy.rows import rows
 
     predictor = Predictor.load(run, select_device(device))
     console = stderr_console(quiet)
     for sentence in predictor.model.facts.notes:
         print_note(console, sentence)
-    if coverage is not None or risk is not None:
-        console.print(_describe(predictor.threshold(coverage, risk)), soft_wrap=True)
+    if (sentence := _set_threshold(predictor, coverage, risk, choice)) is not None:
+        console.print(sentence, soft_wrap=True)
     counts = _Counts()
     with ExitStack() as closing:
         closing.enter_context(warnings.catch_warnings())
@@ -100,8 +111,7 @@ def predict(
                 for batch_rows in rows(predictor, image_files(paths), batch or BATCH):
                     if counts.files == 0:
                         print_short_verdict(console, predictor.model.facts)
-                    header = [PredictionRow._fields] if counts.files == 0 else []
-                    output.write(_to_json(batch_rows) if as_json else to_csv([*header, *batch_rows]))
+                    output.write(_to_json(batch_rows) if as_json else _to_csv(batch_rows, counts.files == 0))
                     counts.add(batch_rows)
                     bars.update("predicting", counts.files, total)
                 if counts.files == 0:
@@ -133,10 +143,18 @@ class _Counts:
         return f"{predicted:,} {'image' if predicted == 1 else 'images'} predicted{decided}."
 
 
-def _describe(threshold: Threshold) -> str:
+def _set_threshold(predictor: Predictor, coverage: float | None, risk: float | None, choice: ScoreChoice) -> str | None:
+    """Choose the threshold that is asked for, or leave the one that the run keeps; a sentence that says which."""
+    if coverage is not None or risk is not None:
+        return _describe(predictor.threshold(coverage, risk, **choice._asdict()))
+    chosen = predictor.chosen
+    return None if chosen is None else f"{_describe(chosen)} Saved in the run, by {chosen.asked.name}."
+
+
+def _describe(chosen: Thresholds) -> str:
     return (
-        f"Accepting uncertainties up to {threshold.value:.4g}: {threshold.coverage:.1%} of the {threshold.images:,} "
-        f"calibration images, {threshold.risk:.1%} of those wrong."
+        f"Accepting {chosen.description}: {chosen.coverage:.1%} of the {chosen.images:,} calibration images, "
+        f"{chosen.risk:.1%} of those wrong."
     )
 
 
@@ -200,5 +218,10 @@ def _write_all(stream: IO[bytes], content: bytes) -> None:
         rest = rest[stream.write(rest) :]
 
 
+def _to_csv(rows: Sequence[PredictionRow], with_header: bool) -> str:
+    records = [row.record() for row in rows]
+    return to_csv([*([records[0]] if with_header else []), *(record.values() for record in records)])
+
+
 def _to_json(rows: Iterable[PredictionRow]) -> str:
-    return "".join(f"{json.dumps(to_json_value(row._asdict()), allow_nan=False)}\n" for row in rows)
+    return "".join(f"{json.dumps(to_json_value(row.record()), allow_nan=False)}\n" for row in rows)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsui.deploy.scorer import Scorer
 from dsui.outputs import Outputs
-from dsui.runs.threshold import Threshold
-from dsui.scores import Reference, all_scores, entropy, log_density
+from dsui.runs.acceptance import Thresholds
+from dsui.scores import entropy, log_density
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,11 @@ class Prediction:
     uncertainty: NDArray[np.float64]
     """[N] larger means more likely wrong or foreign; see `dsui.scores`."""
     abnormal: NDArray[np.bool_] | None
-    """[N] whether the uncertainty is above the chosen threshold. None where no threshold was chosen."""
+    """[N] whether a chosen threshold rejects the image. None where none was chosen."""
+    reason: NDArray[Any] | None
+    """[N] why: "uncertain", "foreign" or "uncertain and foreign"; "" for accepted images."""
+    scores: dict[str, NDArray[np.float64]]
+    """[N] each: the scores that the chosen thresholds are of."""
 
     def __len__(self) -> int:
         return len(self.label)
@@ -44,30 +49,36 @@ class Prediction:
         cls,
         outputs: Outputs,
         classes: NDArray[Any],
-        training: Reference,
-        threshold: Threshold | None,
+        scorer: Scorer,
+        thresholds: Thresholds | None,
         temperature: float | None = None,
     ) -> Prediction:
-        """From outputs; `classes` [C] are the names of the labels. Probabilities are softmax(logits / temperature), the
-        uncertainty is that of the logits."""
+        """From outputs; `classes` [C] are the names of the labels. Probabilities are softmax(logits / temperature), and
+        scores are those of the logits."""
         logits = outputs.logits.double() / (temperature or 1.0)
         probabilities = logits.softmax(1).cpu().numpy()
-        uncertainty = all_scores(outputs, training)["uncertainty"].cpu().numpy()
+        scores = scorer.scores(outputs)
+        limits = () if thresholds is None else thresholds.limits
         return cls(
             label=classes[outputs.predictions.cpu().numpy()],
             probabilities=probabilities,
             max_probability=probabilities.max(1),
             entropy=entropy(logits).exp().cpu().numpy(),
             log_density=None if outputs.log_joint is None else -log_density(outputs.log_joint).cpu().numpy(),
-            uncertainty=uncertainty,
-            abnormal=None if threshold is None else ~(uncertainty <= threshold.value),
+            uncertainty=scores["uncertainty"].numpy(),
+            abnormal=None if thresholds is None else ~thresholds.accepted(scores).numpy(),
+            reason=None if thresholds is None else np.array(thresholds.reasons(scores), dtype=str),
+            scores={limit.score: scores[limit.score].numpy() for limit in limits},
         )
 
     @classmethod
     def concatenated(cls, parts: Sequence[Prediction]) -> Prediction:
         """Several predictions of one model as one."""
-        columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(cls)}
-        joined: dict[str, Any] = {
-            name: None if found[0] is None else np.concatenate(found) for name, found in columns.items()
-        }
-        return cls(**joined)
+        columns = {each.name: _joined([getattr(part, each.name) for part in parts]) for each in fields(cls)}
+        return cls(**columns)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    if isinstance(parts[0], dict):
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return None if parts[0] is None else np.concatenate(parts)

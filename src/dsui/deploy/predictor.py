@@ -2,9 +2,9 @@
 
     predictor = Predictor.load("runs/mine")
     predictor.threshold(coverage=0.95)
-    prediction = predictor.predict(["a.jpg", "b.png"])        # .label, .uncertainty, .abnormal, ...
+    prediction = predictor.predict(["a.jpg", "b.png"])        # .label, .uncertainty, .abnormal, .reason, ...
 
-Thresholds are chosen by the calibration that training stored beside the weights.
+Thresholds are those that the run keeps, until others are chosen by the calibration that training stored.
 """
 
 from __future__ import annotations
@@ -27,22 +27,27 @@ from dsui.checks import check_at_least
 from dsui.data.decode import ImageError
 from dsui.deploy.inputs import check_size, from_any, from_arrays, map_ahead
 from dsui.deploy.prediction import Prediction
+from dsui.deploy.score_choice import ScoreChoice
+from dsui.deploy.scorer import Scorer, prepare
+from dsui.detectors.fitted import FittedDetector
 from dsui.device import choose_device
-from dsui.errors import DataError
+from dsui.errors import DataError, DsuiError
+from dsui.runs.acceptance import Criterion, Thresholds
 from dsui.runs.calibration import Calibration, stored_calibration
 from dsui.runs.model import Model, forward, load_model, run_facts
-from dsui.runs.threshold import Threshold
+from dsui.runs.saved_thresholds import save_thresholds, saved_tensors, saved_thresholds, unusable
 
 BATCH = 128
 
 
 class Predictor:
-    """`classes` [C] are the names of the labels; `chosen` is the threshold in use, None where there is none."""
+    """`classes` [C] are the names of the labels; `chosen` are the thresholds in use, None where there are none."""
 
     def __init__(self, model: Model, calibration: Calibration, classes: NDArray[Any] | None = None) -> None:
         self.model, self.calibration = model, calibration
         self.classes = np.array(model.facts.classes) if classes is None else classes
-        self.chosen: Threshold | None = None
+        self.scorer = Scorer(calibration.reference)
+        self.chosen: Thresholds | None = None
 
     @classmethod
     def load(
@@ -57,13 +62,53 @@ class Predictor:
         calibration = stored_calibration(facts)
         shape = (facts.config.channels, facts.config.size, facts.config.size)
         with nullcontext() if backbone is None else own_backbone(as_backbone(backbone, shape), type(backbone).__name__):
-            return cls(load_model(facts, choose_device(device)), calibration)
+            predictor = cls(load_model(facts, choose_device(device)), calibration)
+            predictor._take_saved()
+        return predictor
 
-    def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
-        """Choose the uncertainty above which an image is `abnormal`, by coverage or by risk; `dsui.runs.threshold` says
-        what each guarantees."""
-        self.chosen = self.calibration.threshold(coverage, risk)
+    def threshold(
+        self,
+        coverage: float | None = None,
+        risk: float | None = None,
+        *,
+        score: str | None = None,
+        foreign_score: str | None = None,
+        two: bool = False,
+        detector: str | None = None,
+    ) -> Thresholds:
+        """Choose by coverage or by risk which images are `abnormal`, in place of thresholds that the run keeps.
+
+        `dsui.runs.threshold` says what each guarantees, and `dsui.deploy.score_choice` which scores the other arguments
+        choose. Detectors, variants of scores, and older runs need the images that the run was trained on.
+        """
+        asked = Criterion(coverage, risk)
+        asked.check()
+        choice = ScoreChoice(score, foreign_score, two, detector)
+        chooser = prepare(self.model.facts, self.calibration, choice, self.model.device)
+        self.chosen, self.scorer = chooser.choose(asked), chooser.scorer
         return self.chosen
+
+    def save_threshold(self) -> Path:
+        """Keep the chosen thresholds in the folder of the run, as `dsui threshold --save` does; returns the file."""
+        if self.chosen is None:
+            raise DsuiError("no threshold is chosen; call threshold(coverage=0.95) first.")
+        facts = self.model.facts
+        return save_thresholds(facts.path, self.chosen, facts.fingerprint(), self.scorer.tensors())
+
+    def _take_saved(self) -> None:
+        """Use the thresholds that the run keeps, if there are any."""
+        run = self.model.facts.path
+        self.chosen = saved_thresholds(run)
+        if self.chosen is None:
+            return
+        config, device = self.model.facts.config, self.model.device
+        try:
+            if self.chosen.detector is not None:
+                fitted = FittedDetector.of(self.chosen.detector, saved_tensors(run), device)
+                self.scorer = self.scorer._replace(detector=fitted, device=device)
+            self.predict(np.zeros((1, config.channels, config.size, config.size), dtype=np.uint8))
+        except (KeyError, ValueError, RuntimeError, DsuiError) as error:
+            raise unusable(run, error) from error
 
     def __call__(self, images: Any, batch: int = BATCH) -> Prediction:
         return self.predict(images, batch)
@@ -82,8 +127,7 @@ class Predictor:
     def _predict_batch(self, pixels: Tensor) -> Prediction:
         model = self.model
         outputs = forward(model.method, model.transform, pixels.to(model.device))
-        known = self.calibration
-        return Prediction.of(outputs, self.classes, known.reference, self.chosen, known.temperature)
+        return Prediction.of(outputs, self.classes, self.scorer, self.chosen, self.calibration.temperature)
 
     def _batches(self, images: Any, batch: int) -> Iterator[Tensor]:
         config = self.model.facts.config

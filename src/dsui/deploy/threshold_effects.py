@@ -2,70 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
+from dsui.deploy.scorer import Chooser, ScoredSet
 from dsui.errors import DsuiError
-from dsui.evaluation.cache import StoredOutputs
-from dsui.runs.calibration import Calibration
-from dsui.scores import Reference, all_scores
+from dsui.runs.acceptance import Criterion, Thresholds
+
+OWN = "test"
+"""The name of the set whose images are of the model's classes."""
 
 
-class Criterion(NamedTuple):
-    """What a threshold is chosen by: the share of accepted images, the share of wrong ones among them, or nothing."""
+class SetEffect(NamedTuple):
+    """What is accepted of the images of one set."""
 
-    coverage: float | None = None
-    risk: float | None = None
+    name: str
+    images: int
+    accepted: float | None
+    """The share of the images that is accepted; None where there are no thresholds."""
+    wrong: float | None
+    """The share of the accepted images that is predicted wrongly; None for foreign images, and where none is
+    accepted."""
 
-    @property
-    def name(self) -> str:
-        if self.coverage is not None:
-            return f"coverage {self.coverage:g}"
-        return "no threshold" if self.risk is None else f"risk {self.risk:g}"
 
-
-class Limit(NamedTuple):
-    """The largest uncertainty that a criterion accepts; None, and the reason, where it cannot be met."""
+class Effect(NamedTuple):
+    """What a criterion means. `thresholds` is None where it cannot be met, which the obstacle says, and for the
+    criterion that accepts everything."""
 
     criterion: Criterion
-    value: float | None
-    obstacle: str = ""
+    thresholds: Thresholds | None
+    obstacle: str | None
+    sets: tuple[SetEffect, ...]
+
+    def record(self, saved: Thresholds | None) -> dict[str, object]:
+        """For a program to read; docs/deploy.md lists the fields. `saved` are the thresholds that the run keeps."""
+        coverage, risk = self.criterion
+        chosen = self.thresholds
+        return {
+            "accepting_by": self.criterion.name.split()[0] if self.criterion != Criterion() else None,
+            "asked": risk if coverage is None else coverage,
+            "thresholds": [
+                {"score": limit.score, "up_to": limit.value, "finds": limit.finds}
+                for limit in (chosen.limits if chosen else ())
+            ],
+            "calibration": None
+            if chosen is None
+            else {"images": chosen.images, "accepted": chosen.coverage, "wrong": chosen.risk},
+            "sets": [each._asdict() for each in self.sets],
+            "saved": chosen is not None and chosen == saved,
+            "obstacle": self.obstacle,
+        }
 
 
-def largest_accepted(calibration: Calibration, criterion: Criterion) -> Limit:
-    """The threshold that the calibration images give; without a criterion every uncertainty is accepted."""
+def effect(criterion: Criterion, chooser: Chooser, sets: Mapping[str, ScoredSet]) -> Effect:
+    """The thresholds that the calibration images give, and what they accept of other images, by name."""
     if criterion == Criterion():
-        return Limit(criterion, torch.inf)
+        return Effect(criterion, None, None, tuple(_everything(name, images) for name, images in sets.items()))
     try:
-        return Limit(criterion, calibration.threshold(criterion.coverage, criterion.risk).value)
+        chosen = chooser.choose(criterion)
     except DsuiError as error:
-        return Limit(criterion, None, str(error))
+        unknown = (SetEffect(name, len(images.errors), None, None) for name, images in sets.items())
+        return Effect(criterion, None, str(error), tuple(unknown))
+    return Effect(criterion, chosen, None, tuple(set_effect(name, images, chosen) for name, images in sets.items()))
 
 
-class SetUncertainties(NamedTuple):
-    """The uncertainties [N] of one set's images, and whether each prediction is wrong, [N]; None for foreign images."""
-
-    uncertainties: Tensor
-    errors: Tensor | None
-
-    def accepted(self, limit: float) -> float:
-        """The share of the images that is accepted up to this uncertainty."""
-        return (self.uncertainties <= limit).to(torch.float64).mean().item()
-
-    def wrong(self, limit: float) -> float | None:
-        """The share of the accepted images that is predicted wrongly; None where none is accepted."""
-        kept = self.uncertainties <= limit
-        return self.errors[kept].to(torch.float64).mean().item() if self.errors is not None and kept.any() else None
+def set_effect(name: str, images: ScoredSet, thresholds: Thresholds) -> SetEffect:
+    """What thresholds accept of a set."""
+    kept = thresholds.accepted(images.scores)
+    wrong = images.errors[kept].double().mean().item() if name == OWN and bool(kept.any()) else None
+    return SetEffect(name, len(kept), kept.double().mean().item(), wrong)
 
 
-def set_uncertainties(stored: StoredOutputs, reference: Reference, in_domain: bool) -> SetUncertainties:
-    """The uncertainties that `dsui predict` would give; `in_domain` images are of the model's classes."""
-    chunks = list(stored.chunks(features=False))
-    uncertainties = torch.cat([all_scores(chunk, reference)["uncertainty"] for chunk in chunks])
-    if not in_domain:
-        return SetUncertainties(uncertainties, None)
-    labels = stored.part("labels")
-    assert labels is not None
-    return SetUncertainties(uncertainties, torch.cat([chunk.predictions for chunk in chunks]) != labels)
+def _everything(name: str, images: ScoredSet) -> SetEffect:
+    return SetEffect(name, len(images.errors), 1.0, images.errors.double().mean().item() if name == OWN else None)

@@ -3,12 +3,14 @@
 A subclass says what it needs and fills in `_fit` and `_score`. The checks, the conversion to float64 and the loop over
 chunks of samples are here, so that no detector holds more than a chunk beside the outputs it was given. Several
 detectors describe a class by the samples that the model classifies correctly: `examples` and `class_means`.
+
+What `_fit` learned can be kept as tensors, so that a file of it holds no code: `learned` and `restore`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Self
 
 import torch
@@ -16,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dsui.checks import check_labels
+from dsui.detectors.learned import from_tensors, to_tensors
 from dsui.errors import DsuiError
 from dsui.outputs import Outputs
 
@@ -23,6 +26,8 @@ CHUNK_ELEMENTS = 2**21
 """Values of a chunk of samples, features or logits."""
 
 
+SIZES = "sizes"
+"""The name under which `learned` keeps the numbers of features and classes."""
 OTHERS = "use energy, gen or knn, which need neither labels nor a last layer"
 """Advice for outputs that lack what a detector needs."""
 
@@ -37,7 +42,9 @@ class Detector(ABC):
     """Whether it needs the weight of a linear last layer."""
     needs_scale: ClassVar[bool] = False
     """Whether it needs the scale of the logits, which log-probabilities do not have."""
-    _fitted_to: str | None = None
+    learns: ClassVar[Mapping[str, type]] = {}
+    """The attributes that `_fit` sets, and what each is: see `dsui.detectors.learned`."""
+    _fitted_to: tuple[int, int, torch.device] | None = None
 
     @torch.no_grad()
     def fit(self, train: Outputs) -> Self:
@@ -49,6 +56,9 @@ class Detector(ABC):
             _check_classes(train, type(self).__name__)
         self._fit(train)
         self._fitted_to = _kind(train)
+        # laid out as in a file, because products of other layouts round otherwise
+        tensors = {name: each.contiguous() for name, each in to_tensors(vars(self), self.learns).items()}
+        vars(self).update(from_tensors(tensors, self.learns, train.features.device))
         return self
 
     @torch.no_grad()
@@ -59,13 +69,34 @@ class Detector(ABC):
                 f"{type(self).__name__} is not fitted; call fit with the outputs of training samples first."
             )
         self._check(outputs)
-        if self._fitted_to not in {None, _kind(outputs)}:
+        if self._fitted_to is not None and self._fitted_to != _kind(outputs):
             raise ValueError(
-                f"{type(self).__name__} was fitted to {self._fitted_to} and these outputs have {_kind(outputs)}; "
-                "score outputs of the same model on the same device."
+                f"{type(self).__name__} was fitted to {_words(self._fitted_to)} and these outputs have "
+                f"{_words(_kind(outputs))}; score outputs of the same model on the same device."
             )
         parts = [self._score(part) for part in rows(outputs)]
         return torch.cat([outputs.logits.new_zeros(0, dtype=torch.float64), *parts])
+
+    def learned(self) -> dict[str, Tensor]:
+        """What `fit` learned, on the CPU; empty for a detector that needs no fitting."""
+        if not self.needs_fit:
+            return {}
+        if self._fitted_to is None:
+            raise ValueError(f"{type(self).__name__} is not fitted; call fit before learned.")
+        tensors = {name: each.cpu() for name, each in to_tensors(vars(self), self.learns).items()}
+        return tensors | {SIZES: torch.tensor(self._fitted_to[:2])}
+
+    def restore(self, learned: Mapping[str, Tensor], device: torch.device) -> Self:
+        """Be as after the `fit` that learned this; a ValueError where it was another detector's."""
+        if self.needs_fit:
+            try:
+                features, classes = learned[SIZES].tolist()
+                vars(self).update(from_tensors(learned, self.learns, device))
+            except (KeyError, TypeError, RuntimeError) as error:
+                raise ValueError(f"this is not what {type(self).__name__} learns") from error
+            exact = torch.empty(0, device=device).device  # cuda is cuda:0
+            self._fitted_to = int(features), int(classes), exact
+        return self
 
     def _fit(self, train: Outputs) -> None:
         """Learn from outputs that are checked but not yet float64."""
@@ -132,8 +163,12 @@ def class_means(train: Outputs, values: Tensor) -> Tensor:
     return total / torch.bincount(train.labels[chosen], minlength=classes)[:, None]
 
 
-def _kind(outputs: Outputs) -> str:
-    return f"{outputs.features.shape[1]} features and {outputs.logits.shape[1]} classes on {outputs.features.device}"
+def _kind(outputs: Outputs) -> tuple[int, int, torch.device]:
+    return outputs.features.shape[1], outputs.logits.shape[1], outputs.features.device
+
+
+def _words(kind: tuple[int, int, torch.device]) -> str:
+    return "{} features and {} classes on {}".format(*kind)
 
 
 def _chunk_rows(outputs: Outputs) -> int:

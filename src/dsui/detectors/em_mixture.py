@@ -5,6 +5,8 @@ u = -ln sum_c (n_c / N) sum_k eta_ck N(z; mu_ck, diag b_ck), by expectation-maxi
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,7 @@ class EMMixture(Detector):
     """No variance is below `floor` times the mean variance of a feature within its class."""
 
     needs_labels = True
+    learns: ClassVar = {"_means": Tensor, "_log_variances": Tensor, "_log_weights": Tensor}
 
     def __init__(self, components: int = 8, floor: float = 1e-3) -> None:
         check_at_least("components", components, 1)

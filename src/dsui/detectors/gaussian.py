@@ -23,6 +23,10 @@ SHRINKAGE = 1e-6
 class Gaussians:
     """means [C, M]; factors [C, M, M], or [1, M, M] when all classes share one; counts [C]. All float64."""
 
+    means: Tensor
+    factors: Tensor
+    counts: Tensor
+
     def __init__(self, means: Tensor, factors: Tensor, counts: Tensor) -> None:
         self.means, self.factors, self.counts = means, factors, counts
         self._origin = means.mean(0)

@@ -8,11 +8,13 @@ DDU's code weights all classes equally and divides by n_c - 1; this uses the cla
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
 from dsui.detectors.detector import Detector
-from dsui.detectors.gaussian import SHRINKAGE, check_shrinkage, fit_separate, fit_shared
+from dsui.detectors.gaussian import SHRINKAGE, Gaussians, check_shrinkage, fit_separate, fit_shared
 from dsui.outputs import Outputs
 
 
@@ -20,6 +22,7 @@ class GDA(Detector):
     """`shrinkage` adds that share of the mean variance to every variance."""
 
     needs_labels = True
+    learns: ClassVar = {"_classes": Gaussians}
 
     def __init__(self, shrinkage: float = SHRINKAGE) -> None:
         check_shrinkage(shrinkage)

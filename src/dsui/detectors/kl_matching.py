@@ -6,6 +6,8 @@ never predicted has the one-hot template. Probabilities of a template are at lea
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,8 @@ from dsui.outputs import Outputs
 
 class KLMatching(Detector):
     """Best fitted to held-out samples: predictions of training samples are more certain than those of new ones."""
+
+    learns: ClassVar = {"_log_templates": Tensor}
 
     def _fit(self, train: Outputs) -> None:
         classes = train.logits.shape[1]

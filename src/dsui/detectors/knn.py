@@ -5,6 +5,8 @@ u = |z / |z| - z_(k) / |z_(k)||^2 = 2 - 2 cos(z, z_(k)), z_(k) the training feat
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -19,6 +21,8 @@ class KNN(Detector):
 
     If a class has fewer than `k` samples, neighbour k is of another class and the score means little.
     """
+
+    learns: ClassVar = {"_bank": Tensor}
 
     def __init__(self, k: int = 50) -> None:
         check_at_least("k", k, 1)

@@ -5,10 +5,12 @@ u = min_c (z - m_c)^T S^-1 (z - m_c), S the covariance all classes share (see `d
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from dsui.detectors.detector import Detector
-from dsui.detectors.gaussian import SHRINKAGE, check_shrinkage, fit_shared
+from dsui.detectors.gaussian import SHRINKAGE, Gaussians, check_shrinkage, fit_shared
 from dsui.outputs import Outputs
 
 
@@ -16,6 +18,7 @@ class Mahalanobis(Detector):
     """`shrinkage` adds that share of the mean variance to every variance."""
 
     needs_labels = True
+    learns: ClassVar = {"_classes": Gaussians}
 
     def __init__(self, shrinkage: float = SHRINKAGE) -> None:
         check_shrinkage(shrinkage)

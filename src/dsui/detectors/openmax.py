@@ -11,7 +11,7 @@ variant "neal" (Neal et al., ECCV 2018) discounts every class by w_c: u = -ln su
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch import Tensor
 from dsui.checks import check_at_least, check_choice
 from dsui.detectors.detector import Detector, class_means, examples, rows
 from dsui.outputs import Outputs
-from dsui.weibull import discounted, fit_unusual_distances
+from dsui.weibull import UnusualDistances, discounted, fit_unusual_distances
 
 
 class OpenMax(Detector):
@@ -29,6 +29,7 @@ class OpenMax(Detector):
     """
 
     needs_labels = True
+    learns: ClassVar = {"_tails": UnusualDistances}
 
     def __init__(self, tail: int = 20, alpha: int = 10, variant: Literal["openmax", "neal"] = "openmax") -> None:
         check_at_least("tail", tail, 2)

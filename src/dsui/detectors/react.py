@@ -6,6 +6,7 @@ t is a percentile of all fitted activations: the least one that `percentile` per
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ class ReAct(Detector):
     """Meant for features from a ReLU, whose rare large activations it clips; it clips only from above."""
 
     needs_weight = True
+    learns: ClassVar = {"threshold": float}
 
     def __init__(self, percentile: float = 90.0) -> None:
         if not 0 <= percentile <= 100:

@@ -5,16 +5,20 @@ u = min_c d_c^2 - d_0^2, d_0 the Mahalanobis distance to one Gaussian of the sam
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
-from dsui.detectors.gaussian import fit_shared
+from dsui.detectors.gaussian import Gaussians, fit_shared
 from dsui.detectors.mahalanobis import Mahalanobis
 from dsui.outputs import Outputs
 
 
 class RelativeMahalanobis(Mahalanobis):
     """`shrinkage` adds that share of the mean variance to every variance."""
+
+    learns: ClassVar = {"_classes": Gaussians, "_all": Gaussians}
 
     def _fit(self, train: Outputs) -> None:
         super()._fit(train)

@@ -5,6 +5,8 @@ t_c is the mean feature of the training samples that are correctly classified as
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from dsui.detectors.detector import Detector, class_means
@@ -15,6 +17,7 @@ class SHE(Detector):
     """Meant for features from a ReLU, where a large inner product means that the same units are active."""
 
     needs_labels = True
+    learns: ClassVar = {"_templates": Tensor}
 
     def _fit(self, train: Outputs) -> None:
         self._templates = class_means(train, train.features)

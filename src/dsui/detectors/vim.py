@@ -9,6 +9,8 @@ W and b are the last layer, z_n and y_n features and logits of the training samp
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -21,6 +23,7 @@ class ViM(Detector):
     """`dimension` is D; by default 1000 of 2048 features or more, 512 of 768 or more, otherwise half of them."""
 
     needs_weight = True
+    learns: ClassVar = {"_origin": Tensor, "_residual": Tensor, "_share": Tensor}
 
     def __init__(self, dimension: int | None = None) -> None:
         self.dimension = dimension

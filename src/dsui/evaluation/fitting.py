@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dsui.detectors import registry
 from dsui.detectors.detector import Detector
+from dsui.detectors.fitted import FittedDetector
 from dsui.evaluation.cache import StoredOutputs
 from dsui.outputs import Outputs
 from dsui.scores import Moments
@@ -36,7 +37,7 @@ def fit_detectors(
     method: str,
     device: torch.device,
     warn: Callable[[str], None],
-) -> dict[str, tuple[Detector, Moments]]:
+) -> dict[str, FittedDetector]:
     """Detectors by name, fitted on `device` to the stored outputs of a method's training images.
 
     One that the outputs do not allow is left out, and `warn` is called with the reason.
@@ -50,7 +51,7 @@ def fit_detectors(
             continue
         try:
             detector.fit(training)
-            fitted[name] = detector, Moments.of(detector.score(sample))
+            fitted[name] = FittedDetector(name, detector, Moments.of(detector.score(sample)))
         except ValueError as error:  # too few images for this one, for example; the others may still be fitted
             warn(f"{name} is left out: {error}")
     return fitted

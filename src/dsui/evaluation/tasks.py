@@ -21,7 +21,7 @@ from torch import Tensor
 from dsui.data.dataset import MemorySet
 from dsui.data.overlap import overlap_warning
 from dsui.detectors import registry as detectors
-from dsui.detectors.detector import Detector
+from dsui.detectors.fitted import FittedDetector
 from dsui.detectors.odin import Odin
 from dsui.errors import DsuiError
 from dsui.evaluation import TASKS
@@ -171,10 +171,8 @@ class Evaluation:
 
     def _chunk_scores(self, outputs: Outputs) -> Scores:
         scores = all_scores(outputs, self._reference)
-        for name, (detector, moments) in self._detectors.items():
-            own, joint = detector_scores(name)
-            scores[own] = detector.score(outputs)
-            scores.setdefault(joint, sirc(outputs.logits, scores[own], *moments))
+        for fitted in self._detectors.values():
+            scores |= fitted.scores(outputs, scores)
         return scores
 
     def _compute_ahead(self, sources: Sequence[ImageSource]) -> None:
@@ -191,7 +189,7 @@ class Evaluation:
         return reference(self._training.chunks(features=False))
 
     @cached_property
-    def _detectors(self) -> dict[str, tuple[Detector, Moments]]:
+    def _detectors(self) -> dict[str, FittedDetector]:
         """The fitted detectors, with the moments of their scores over training images."""
         if not self._unfitted:
             return {}

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dsui.data.dataset import ImageSet
 from dsui.data.registry import foreign_split
+from dsui.deploy.tradeoff import Tradeoff, measure_tradeoff
 from dsui.evaluation.cache import ImageSource
 from dsui.evaluation.results import ResultRow, read
 from dsui.evaluation.tasks import Evaluation
@@ -67,11 +68,12 @@ class RunResults:
 
 @dataclass(frozen=True, eq=False)
 class RunData(RunResults):
-    """Also its scores of single images and its log. `key` is the id of its section."""
+    """Also its scores of single images, what its thresholds trade, and its log. `key` is the id of its section."""
 
     key: str
     own: ScoredImages
     foreign: ScoredImages
+    tradeoff: Tradeoff
     log: list[dict[str, Any]]
 
 
@@ -97,8 +99,9 @@ def collect_run_data(name: str, key: str, evaluation: Evaluation, foreign: Seque
     read_rows, computed, remarks = _rows(name, evaluation, others, len(own.labels))
     log = read_log(facts.path / LOG)
     theirs = replace(_score_images(evaluation, shown, points), name=title)
+    traded = measure_tradeoff(evaluation, {title: shown, "noise": sources.noise()}, remarks.append)
     rows = [replace(row, run=name) for row in (*read_rows, *computed)]
-    return RunData(name, facts, rows, len(read_rows), [*remarks, *log.problems], key, own, theirs, log.epochs)
+    return RunData(name, facts, rows, len(read_rows), [*remarks, *log.problems], key, own, theirs, traded, log.epochs)
 
 
 def read_run_results(name: str, facts: RunFacts) -> RunResults:

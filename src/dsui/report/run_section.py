@@ -26,13 +26,14 @@ from dsui.report.run_data import RunData, score_label
 from dsui.report.run_table import run_table
 from dsui.report.section import FoldedTable, Section
 from dsui.report.thumbnails import highest, thumbnails
+from dsui.report.tradeoff_section import tradeoff_section
 from dsui.report.tsne import tsne
 from dsui.runs.recipe_file import training_name
 from dsui.score_table import DRAWN
 
 FOREIGN_SCORES = ("log_density", "energy", "uncertainty")
 """The first of these that a run has ranks images by how foreign they are."""
-PARTS = 6
+PARTS = 7
 """How many sections a run has beside its scores."""
 SMALLEST_EMBEDDING = 10
 """The features of fewer images are not drawn."""
@@ -43,7 +44,7 @@ def run_section(data: RunData, only_run: bool, part_done: Callable[[], None] = l
     """`only_run`: its scores are at the head of the page already. `part_done` is called after each of `PARTS`."""
     config, own = data.facts.config, data.own
     sections = [] if only_run else [scores_section(data)]
-    for build in (_errors, _foreign, _densities, _features, _images, _training):
+    for build in (_errors, _foreign, _thresholds, _densities, _features, _images, _training):
         if (section := build(data)) is not None:
             sections.append(section)
         part_done()
@@ -134,6 +135,10 @@ def _foreign(data: RunData) -> Section:
         drawing = curves(f"{key}-foreign-{name}", kind, drawn, positive, "foreign images", "in-domain images")
         section.drawings.append(drawing)
     return section
+
+
+def _thresholds(data: RunData) -> Section:
+    return tradeoff_section(data.key, data.facts.path, data.tradeoff)
 
 
 def _densities(data: RunData) -> Section | None:

@@ -1,17 +1,18 @@
 """What a trained model must know about its training and held-out images to be deployed, measured when training ends.
 
-`uncertainty` needs the moments of scores over training images (`dsui.scores`). A threshold needs the uncertainties of
-images the model was not trained on, and whether it was wrong about them. Probabilities are scaled by a temperature that
-is fitted to the same images. All is stored as JSON in the metadata of model.safetensors, so that predictions need
-nothing but the weights of a run.
+`uncertainty` needs the moments of scores over training images (`dsui.scores`). A threshold needs the scores of images
+the model was not trained on, and whether it was wrong about them. Probabilities are scaled by a temperature that is
+fitted to the same images. All is stored as JSON in the metadata of model.safetensors, so that predictions need nothing
+but the weights of a run. Stored are the scores that are no variants of others (`dsui.score_table`); a variant or the
+score of a detector is computed when it is asked for, from the images.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -22,12 +23,13 @@ from dsui.data.pipeline import Batch, Loader, open_loader
 from dsui.errors import DivergenceError, DsuiError, RunError
 from dsui.methods.method import Method
 from dsui.outputs import DEFINITION, Outputs
+from dsui.runs.acceptance import Criterion, Thresholds, choose
 from dsui.runs.folder import WEIGHTS
 from dsui.runs.model import RunFacts, forward, parse_facts
 from dsui.runs.temperature import RANGE, temperature_of
-from dsui.runs.threshold import Threshold, at_coverage, at_risk
 from dsui.runs.turns import share_told_apart
 from dsui.runs.weights import read_metadata
+from dsui.score_table import is_variant
 from dsui.scores import Moments, Reference, all_scores, reference
 
 MOST_IMAGES = 10_000
@@ -41,26 +43,30 @@ CALIBRATION = "calibration"
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """`uncertainties` [N], ascending, in float64, and `errors` [N] are of held-out images; N may be 0."""
+    """`uncertainties` [N], ascending, in float64, and `errors` [N] are of held-out images; N may be 0. `scores` [N] are
+    their other scores by name, without variants; older runs have none."""
 
     reference: Reference
     uncertainties: Tensor
     errors: Tensor
     turns: float | None = None
     """How often quarter turns of held-out images are told apart (`dsui.runs.turns`), for a run with turned copies."""
+    scores: Mapping[str, Tensor] = field(default_factory=dict)
     temperature: float | None = None
     """By which logits are divided before a user sees probabilities (`dsui.runs.temperature`); None where there were too
     few held-out images to fit it, and in runs of earlier versions."""
 
-    def threshold(self, coverage: float | None = None, risk: float | None = None) -> Threshold:
-        """Chosen by coverage or by risk; see `dsui.runs.threshold`."""
-        if (coverage is None) == (risk is None):
-            raise ValueError("choose a threshold by coverage or by risk, one of the two.")
+    def threshold(self, coverage: float | None = None, risk: float | None = None) -> Thresholds:
+        """Of `uncertainty`, chosen by coverage or by risk; see `dsui.runs.threshold`."""
+        asked = Criterion(coverage, risk)
+        asked.check()
         self.check()
-        if coverage is not None:
-            return at_coverage(self.uncertainties, self.errors, coverage)
-        assert risk is not None
-        return at_risk(self.uncertainties, self.errors, risk)
+        return choose({"uncertainty": "errors"}, self.all_scores, self.errors, asked)
+
+    @property
+    def all_scores(self) -> dict[str, Tensor]:
+        """The stored scores by name, `uncertainty` among them."""
+        return {"uncertainty": self.uncertainties, **self.scores}
 
     def check(self) -> None:
         """Raise where there are no images to choose a threshold by."""
@@ -80,6 +86,7 @@ class Calibration:
                 "uncertainties": self.uncertainties.tolist(),
                 "errors": self.errors.int().tolist(),
                 "turns": self.turns,
+                "scores": {name: values.tolist() for name, values in self.scores.items()},
                 "temperature": self.temperature,
             }
         )
@@ -94,12 +101,14 @@ class Calibration:
         floor = values["log_floor"]
         uncertainties = torch.tensor(values["uncertainties"], dtype=torch.float64)
         errors = torch.tensor(values["errors"], dtype=torch.bool)
-        if uncertainties.shape != errors.shape:
-            raise ValueError("it holds unequal numbers of uncertainties and errors")
+        scores = {str(name): torch.tensor(each, dtype=torch.float64) for name, each in values.get("scores", {}).items()}
+        if any(each.shape != errors.shape for each in (uncertainties, *scores.values())):
+            raise ValueError("it holds unequal numbers of scores and errors")
         turns, temperature = values.get("turns"), values.get("temperature")  # older runs have none
         known = [float(each) for each in (floor, turns, temperature) if each is not None]
         known += [number for pair in moments.values() for number in pair]
-        if not uncertainties.isfinite().all() or not all(map(math.isfinite, known)):
+        finite = all(bool(each.isfinite().all()) for each in (uncertainties, *scores.values()))
+        if not finite or not all(map(math.isfinite, known)):
             raise ValueError("it holds NaN or infinity")
         if temperature is not None and not RANGE[0] <= float(temperature) <= RANGE[1]:
             raise ValueError("its temperature is out of range")
@@ -109,6 +118,7 @@ class Calibration:
             uncertainties,
             errors,
             turns=None if turns is None else float(turns),
+            scores=scores,
             temperature=None if temperature is None else float(temperature),
         )
 
@@ -163,11 +173,11 @@ def measure(
             labels.append(images.labels.cpu())
             yield outputs, images
 
-    uncertainties, errors = _sorted(known, kept(predictions(apart, count)))
+    scores, errors = _sorted(known, kept(predictions(apart, count)))
     temperature = temperature_of(torch.cat(logits), torch.cat(labels))
     turned = even_choice(count, MOST_TURNED)
     turns = share_told_apart(method, transform, apart, turned, batch) if method.copies else None
-    return Calibration(known, uncertainties, errors, turns, temperature)
+    return Calibration(known, scores.pop("uncertainty"), errors, turns, scores, temperature)
 
 
 def even_choice(count: int, most: int = MOST_IMAGES) -> Tensor:
@@ -176,17 +186,19 @@ def even_choice(count: int, most: int = MOST_IMAGES) -> Tensor:
     return torch.arange(chosen) * count // max(chosen, 1)
 
 
-def _sorted(known: Reference, parts: Iterable[tuple[Outputs, Batch]]) -> tuple[Tensor, Tensor]:
-    """Uncertainties of the held-out images in ascending order, and whether each was predicted wrongly."""
-    found = [
-        (all_scores(outputs, known)["uncertainty"].cpu(), (outputs.predictions != batch.labels).cpu())
-        for outputs, batch in parts
-    ]
-    uncertainties, errors = (torch.cat(part) for part in zip(*found, strict=True))
+def _sorted(known: Reference, parts: Iterable[tuple[Outputs, Batch]]) -> tuple[dict[str, Tensor], Tensor]:
+    """The scores of the held-out images, uncertainties in ascending order, and whether each was predicted wrongly."""
+    found, wrong = [], []
+    for outputs, batch in parts:
+        scores = all_scores(outputs, known)
+        found.append({name: values.cpu() for name, values in scores.items() if not is_variant(name)})
+        wrong.append((outputs.predictions != batch.labels).cpu())
+    joined = {name: torch.cat([part[name] for part in found]) for name in found[0]}
+    uncertainties, errors = joined["uncertainty"], torch.cat(wrong)
     if bad := int((~uncertainties.isfinite()).sum()):
         raise DivergenceError(
             f"the uncertainty of {bad} of {len(uncertainties)} held-out images is not a number or infinite, so no "
             "threshold could be chosen; train again with a lower rate (--set peak_rate=...)."
         )
     order = uncertainties.argsort(stable=True)
-    return uncertainties[order], errors[order]
+    return {name: each[order] for name, each in joined.items() if each.isfinite().all()}, errors[order]

@@ -11,12 +11,22 @@ distribution, as in the bound of Clopper and Pearson, at one level for all 20; t
 5 %. So with a probability of 95 % over the draw of the calibration images, at most a share r of accepted images of the
 same kind is wrong, provided that more certain images are not more often wrong. At 100 % the threshold is the largest
 calibration uncertainty and not infinity, because neither guarantee is about foreign images.
+
+All of this holds for any score that was not chosen by the calibration images, and for two scores at once by the larger
+of an image's two ranks. The ranks r_i are those among the calibration images, from 1. With J the k-th smallest r_i the
+two thresholds are the (J + 1)-th smallest values of their scores. Why J + 1: among all n + 1 images, the new one
+included, the larger ranks R are exchangeable, so the new one's is at most the k-th smallest of the others' with a
+probability of at least c. No other image's R is above r_i + 1, so that this R is at most J + 1, and then at most J
+calibration values of either score are below the new one's. Without ties at most two images share an R, so the
+probability is below c + 5 / (n + 1). By risk, J itself is the rank: given the scores, the counts of errors have the
+same distribution for the order by ranks as for any other order.
 """
 
 from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
@@ -48,9 +58,35 @@ class Threshold(NamedTuple):
 
 def at_coverage(uncertainties: Tensor, errors: Tensor, coverage: float) -> Threshold:
     """From [N] uncertainties and whether each prediction was wrong."""
+    return _keeping(_number_to_keep(len(uncertainties), coverage), uncertainties, errors)
+
+
+def joint_ranks(scores: Sequence[Tensor], among: Sequence[Tensor]) -> Tensor:
+    """[N] the larger of an image's ranks by several scores [N], from 1, among the values [K] of other images, or of the
+    same ones; equal values share the smallest rank."""
+    ranks = [torch.searchsorted(others.sort().values, values) for values, others in zip(scores, among, strict=True)]
+    return torch.stack(ranks).amax(0) + 1
+
+
+def rank_for_coverage(ranks: Tensor, coverage: float) -> int:
+    """The rank J + 1 of both thresholds, from the larger ranks [N] of the calibration images."""
+    count = len(ranks)
+    rank = int(ranks.sort().values[_number_to_keep(count, coverage) - 1]) + 1
+    if rank > count:
+        share = Fraction(str(coverage))
+        enough = math.ceil((2 + share) / (1 - share))  # with these, k <= n - 2, and at most two images have rank n
+        raise DsuiError(
+            f"a coverage of {coverage} by two thresholds takes up to {enough} calibration images and there are "
+            f"{count}; choose a lower one, use one threshold, or train with more images or a larger --calibration."
+        )
+    return rank
+
+
+def _number_to_keep(count: int, coverage: float) -> int:
+    """k of `count` images; an error where they are too few."""
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be a share of the images between 0 and 1, as in 0.95, got {coverage}.")
-    count, share = len(uncertainties), Fraction(str(coverage))  # as the user wrote it: 20 * 0.95 is exactly 19
+    share = Fraction(str(coverage))  # as the user wrote it: 20 * 0.95 is exactly 19
     kept = math.ceil((count + 1) * share)
     if kept > count:
         needed = math.ceil(share / (1 - share))
@@ -58,7 +94,7 @@ def at_coverage(uncertainties: Tensor, errors: Tensor, coverage: float) -> Thres
             f"a coverage of {coverage} takes at least {needed} calibration images and there are {count}; "
             "choose a lower one, or train with more images or a larger --calibration."
         )
-    return _keeping(kept, uncertainties, errors)
+    return kept
 
 
 def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
