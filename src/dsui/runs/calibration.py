@@ -25,7 +25,7 @@ from dsui.methods.method import Method
 from dsui.outputs import DEFINITION, Outputs
 from dsui.runs.acceptance import Criterion, Thresholds, choose
 from dsui.runs.folder import WEIGHTS
-from dsui.runs.model import RunFacts, forward, parse_facts
+from dsui.runs.model import RunFacts, forward, predicts_as_trained
 from dsui.runs.temperature import RANGE, temperature_of
 from dsui.runs.turns import share_told_apart
 from dsui.runs.weights import read_metadata
@@ -137,8 +137,7 @@ def stored_calibration(facts: RunFacts) -> Calibration:
 
 def stored_temperature(facts: RunFacts) -> float | None:
     """The temperature of a run's probabilities; None where it has none, and for another method than was trained."""
-    metadata = read_metadata(facts.path / WEIGHTS)
-    if CALIBRATION not in metadata or facts.config.method != parse_facts(metadata)[0].method:
+    if CALIBRATION not in read_metadata(facts.path / WEIGHTS) or not predicts_as_trained(facts):
         return None
     return stored_calibration(facts).temperature
 
