@@ -46,7 +46,16 @@ def test_a_good_model_can_be_used_and_the_next_step_uses_it() -> None:
         "images are turned away (at most 8 % of foreign images (photos) pass at coverage 0.95), its probabilities hold "
         "(ECE 1.2 %)."
     )
-    assert verdict.next_step == "accept and reject images with dsui predict runs/mine IMAGES --coverage 0.95"
+    assert verdict.next_step == "keep a threshold in it with dsui threshold runs/mine --coverage 0.95 --save"
+
+
+def test_the_saved_threshold_is_named_and_one_that_was_not_evaluated_is_not_judged_by() -> None:
+    saved = judge(replace(GOOD, saved=True, threshold="the saved threshold (coverage 0.9)", coverage=0.9))
+    assert "pass at the saved threshold (coverage 0.9)" in saved.headline
+    assert saved.next_step.startswith("predict with dsui predict runs/mine IMAGES")
+    newer = judge(replace(GOOD, evaluate_again="dsui evaluate runs/mine"))
+    assert "coverage 0.95" in newer.headline
+    assert "keeps a threshold that was not evaluated; do it with dsui evaluate runs/mine." in newer.evidence.sentence
 
 
 @pytest.mark.parametrize(("held_out", "said"), [(0, "none"), (18, "18")])
@@ -60,7 +69,12 @@ def test_a_foreign_blind_model_is_not_to_be_used_and_the_score_that_sees_is_name
     verdict = judge(replace(BLIND, better_for_foreign=BetterScore("--score foreignness", 0.11)))
     assert verdict.short == (
         "Do not use this model: 98 % of foreign images (photos) pass at coverage 0.95. "
-        "Next: use --score foreignness, by which at most 11 % pass."
+        "Next: use --score foreignness (at most 11 % pass): "
+        "dsui threshold runs/mine --coverage 0.95 --score foreignness --save."
+    )
+    without = replace(BLIND, better_for_foreign=BetterScore("--score foreignness", 0.11), held_out=18)
+    assert judge(without).next_step == (
+        "train it with --calibration 0.1, and use --score foreignness then (at most 11 % pass)"
     )
     assert answers(verdict) == ["yes", "yes", "no", "yes"]
     assert "--detectors all" in judge(BLIND).next_step
@@ -106,7 +120,7 @@ def test_errors_that_cannot_be_found_count_unless_they_are_few() -> None:
     few = replace(hidden, accuracy=0.97, errors=60)
     assert judge(few).grade is Grade.use_with_care
     better = replace(few, better_for_errors=BetterScore("--score entropy", 0.91))
-    assert judge(better).next_step == "use --score entropy, which has an AUROC of 91 %"
+    assert judge(better).next_step.startswith("use --score entropy (AUROC 91 %): dsui threshold runs/mine ")
 
 
 @pytest.mark.parametrize(("confidence", "word"), [(0.99, "too sure"), (0.72, "too unsure")])

@@ -13,11 +13,14 @@ from dsui.evaluation.reliability import calibration_metrics
 from dsui.evaluation.results import ResultRow, append
 from dsui.evaluation.verdict import judge
 from dsui.evaluation.verdict_facts import BetterScore, Facts, facts_of_rows, facts_of_run
-from dsui.runs.calibration import stored_temperature
+from dsui.runs.calibration import stored_calibration, stored_temperature
 from dsui.runs.model import RunFacts, run_facts
+from dsui.runs.saved_thresholds import THRESHOLDS, save_thresholds
 from tests.support.digit_runs import HELD_OUT, evaluation, own_copy, run
 
 TASKS = ("misclassification", "ood", "noise")
+DETECTORS = {"knn", "odin"}
+COSTS = ("seconds_per_1000",)
 
 
 def rows_of(path: Path, tasks: tuple[str, ...] = TASKS, **settings: object) -> list[ResultRow]:
@@ -158,6 +161,7 @@ def score_rows(rows: list[ResultRow], passed: dict[str, float]) -> list[ResultRo
         ({"log_density": 0.1, "foreignness": 0.19}, BetterScore("--score foreignness", 0.19)),
         ({"log_density": 0.1, "foreignness": 0.21}, BetterScore("--score log_density", 0.1)),
         ({"sirc_log_density": 0.1}, None),
+        ({"odin": 0.1}, None),
         ({"knn": 0.05, "log_density": 0.1}, BetterScore("--detector knn", 0.05)),
     ],
 )
@@ -165,10 +169,10 @@ def test_the_score_that_turns_foreign_images_away_is_named(
     dsui: tuple[RunFacts, list[ResultRow]], passed: dict[str, float], expected: BetterScore | None
 ) -> None:
     run, rows = dsui
-    fitted = [replace(row, score="knn") for row in rows if row.score == "entropy" and "knn" in passed]
+    fitted = [replace(row, score=name) for row in rows for name in DETECTORS & set(passed) if row.score == "entropy"]
     facts = known(run, score_rows([*rows, *fitted], passed))
     assert facts.better_for_foreign == expected
-    assert facts.detectors_tried == ("knn" in passed)
+    assert facts.detectors_tried == bool(DETECTORS & set(passed))
 
 
 def test_a_score_counts_only_if_it_is_known_for_every_foreign_set(dsui: tuple[RunFacts, list[ResultRow]]) -> None:
@@ -177,6 +181,56 @@ def test_a_score_counts_only_if_it_is_known_for_every_foreign_set(dsui: tuple[Ru
     partial = [row for row in rows if not (row.score == "log_density" and row.task == "noise")]
     assert known(run, rows).better_for_foreign is not None
     assert known(run, partial).better_for_foreign is None
+
+
+@pytest.mark.parametrize("asked", [{"coverage": 0.8}, {"risk": 0.1}])
+def test_what_passes_is_told_by_the_thresholds_that_the_run_keeps(tmp_path: Path, asked: dict[str, float]) -> None:
+    path = own_copy(run("dsui", held_out=HELD_OUT), tmp_path / "run")
+    before = rows_of(path)
+    facts = run_facts(path)
+    chosen = stored_calibration(facts).threshold(**asked)
+    save_thresholds(path, chosen, facts.fingerprint())
+    unjudged = known(facts, before)
+    assert (unjudged.saved, unjudged.threshold) == (False, "coverage 0.95")
+    assert unjudged.evaluate_again == f"dsui evaluate {path}"
+    rows = rows_of(path)
+    by_them = known(facts, [*before, *rows])
+    with evaluation(path) as opened:
+        stored, own = opened.scores(opened.sources.own())
+        _, photos = opened.scores(opened.sources.foreign("photos"))
+    labels, logits = stored.part("labels"), stored.part("logits")
+    assert labels is not None
+    assert logits is not None
+    kept = own["uncertainty"] <= chosen.value
+    assert by_them.saved
+    assert by_them.threshold == f"the saved threshold ({chosen.asked.name})"
+    assert by_them.foreign[0].passed == (photos["uncertainty"] <= chosen.value).double().mean().item()
+    assert by_them.coverage == pytest.approx(kept.double().mean().item(), rel=1e-12)
+    assert by_them.risk == pytest.approx((logits.argmax(1) != labels)[kept].double().mean().item(), rel=1e-12)
+    same = {(row.task, row.foreign, row.score): row.metrics for row in before}
+    for row in rows:
+        old = same[row.task, row.foreign, row.score]
+        assert {name: row.metrics[name] for name in old if name not in COSTS} == pytest.approx(
+            {name: value for name, value in old.items() if name not in COSTS}, nan_ok=True
+        )
+    some = [row for row in rows if row.task != "noise"]
+    mixed = known(facts, [*before, *some])
+    assert not mixed.saved, "noise was not evaluated with them"
+    assert mixed.foreign == unjudged.foreign
+
+
+def test_thresholds_by_a_score_that_was_not_computed_or_that_cannot_be_read_judge_nothing(tmp_path: Path) -> None:
+    path = own_copy(run("dsui", held_out=HELD_OUT), tmp_path / "run")
+    facts = run_facts(path)
+    chosen = stored_calibration(facts).threshold(coverage=0.9)
+    by_knn = replace(chosen, limits=(chosen.limits[0]._replace(score="knn"),), detector="knn")
+    save_thresholds(path, by_knn, facts.fingerprint())
+    unjudged = known(facts, rows_of(path, ("misclassification",)))
+    assert unjudged.evaluate_again == f"dsui evaluate {path} --detectors knn"
+    (path / THRESHOLDS).write_bytes(b"damaged")
+    heard: list[str] = []
+    assert known(facts, rows_of(path, ("misclassification",), warn=heard.append)).evaluate_again is None
+    assert any("cannot be used" in sentence for sentence in heard)
 
 
 def test_figures_that_do_not_exist_are_left_out(dsui: tuple[RunFacts, list[ResultRow]]) -> None:

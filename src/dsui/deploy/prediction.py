@@ -53,7 +53,7 @@ class Prediction:
         thresholds: Thresholds | None,
         temperature: float | None = None,
     ) -> Prediction:
-        """From outputs; `classes` [C] are the names of the labels. Probabilities are softmax(logits / temperature),
+        """From outputs; `classes` [C] are the names of the labels. Probabilities are softmax(logits / temperature), and
         scores are those of the logits."""
         logits = outputs.logits.double() / (temperature or 1.0)
         probabilities = logits.softmax(1).cpu().numpy()

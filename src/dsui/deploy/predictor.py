@@ -141,8 +141,7 @@ class Predictor:
     def _predict_batch(self, pixels: Tensor) -> Prediction:
         model = self.model
         outputs = forward(model.method, model.transform, pixels.to(model.device))
-        temperature = self.calibration.temperature
-        return Prediction.of(outputs, self.classes, self.scorer, self.chosen, temperature)
+        return Prediction.of(outputs, self.classes, self.scorer, self.chosen, self.calibration.temperature)
 
     def _batches(self, images: Any, batch: int) -> Iterator[Tensor]:
         config = self.model.facts.config

@@ -31,11 +31,13 @@ from dsui.evaluation.fitting import choose_fit_images, fit_detectors, moment_ima
 from dsui.evaluation.metrics import ranking_metrics, selective_metrics
 from dsui.evaluation.reliability import calibration_metrics, stated_metrics
 from dsui.evaluation.results import ResultRow, commit, versions
+from dsui.evaluation.saved_acceptance import acceptance, usable_thresholds
 from dsui.evaluation.sources import ImageSources
 from dsui.excerpt import excerpt
 from dsui.methods.registry import effective_options, find
 from dsui.outputs import Outputs
 from dsui.progress import Progress, silent
+from dsui.runs.acceptance import Thresholds
 from dsui.runs.calibration import stored_temperature
 from dsui.runs.images import usual_share
 from dsui.score_table import detector_scores
@@ -119,8 +121,10 @@ class Evaluation:
         assert labels is not None
         assert logits is not None
         errors = (logits.argmax(1) != labels).to(self._device)
+        accepted = acceptance(self._thresholds, scores, errors)
         for name, values in scores.items():
             metrics = ranking_metrics(values, errors) | selective_metrics(values, errors)
+            metrics |= accepted if name == "uncertainty" else {}
             yield self._row("misclassification", None, name, metrics, errors, stored)
 
     def outputs(self, source: ImageSource) -> StoredOutputs:
@@ -155,10 +159,13 @@ class Evaluation:
             self._warn_of_overlap(source.name, stored)
         if task == "fgsm" and (logits := stored.part("logits")) is not None:
             yield self._accuracy(task, foreign, "prediction", logits, stored)
-        for name, values in in_domain.items():
-            joined = torch.cat([values, scores[name]])
-            positive = torch.arange(len(joined), device=joined.device) >= len(values)
-            yield self._row(task, foreign, name, ranking_metrics(joined, positive), positive, stored)
+        joined = {name: torch.cat([values, scores[name]]) for name, values in in_domain.items()}
+        count, whole = (len(each["uncertainty"]) for each in (in_domain, joined))
+        positive = torch.arange(whole, device=joined["uncertainty"].device) >= count
+        accepted = acceptance(self._thresholds, joined, positive)
+        for name, values in joined.items():
+            metrics = ranking_metrics(values, positive) | (accepted if name == "uncertainty" else {})
+            yield self._row(task, foreign, name, metrics, positive, stored)
 
     def _accuracy(
         self, task: str, foreign: str | float | None, stream: str, values: Tensor, stored: StoredOutputs
@@ -267,6 +274,10 @@ class Evaluation:
             commit=self._commit,
             weights=self.cache.weights,
         )
+
+    @cached_property
+    def _thresholds(self) -> Thresholds | None:
+        return usable_thresholds(self.cache.facts, self.warn)
 
     @cached_property
     def _temperature(self) -> float | None:

@@ -24,6 +24,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dsui.evaluation.verdict_facts import Facts
+from dsui.evaluation.verdict_limits import FEWEST_FOR_THRESHOLD
 from dsui.evaluation.verdict_questions import (
     Answer,
     Finding,
@@ -56,8 +57,6 @@ GRAVE = {
     Answer.partly: Grade.use_with_care,
 }
 """What the answers to the first three questions lead to, the worst one first."""
-FEWEST_FOR_THRESHOLD = 19
-"""Held-out images that a threshold at coverage 0.95 takes (`dsui.runs.threshold`)."""
 
 
 class Evidence(NamedTuple):
@@ -121,7 +120,9 @@ def _how_to_use(facts: Facts) -> str:
             "train it with --calibration 0.1, because a threshold needs images that are held out, and this run has "
             f"{facts.held_out or 'none'}"
         )
-    return f"accept and reject images with dsui predict {facts.run} IMAGES --coverage {facts.coverage:g}"
+    if facts.saved:
+        return f"predict with dsui predict {facts.run} IMAGES, which accepts by the saved threshold"
+    return facts.evaluate_again or f"keep a threshold in it with dsui threshold {facts.run} --coverage 0.95 --save"
 
 
 def _evidence(facts: Facts, findings: Sequence[Finding]) -> Evidence:
@@ -131,5 +132,9 @@ def _evidence(facts: Facts, findings: Sequence[Finding]) -> Evidence:
     counts += [f"{count(each.images, 'image')} of {each.name}" for each in facts.foreign]
     held_out = f"{facts.held_out or 'no'} held-out images to choose thresholds by"
     sentence = f"Counted: {', '.join(counts)}; {held_out}. In brackets: 95 % intervals."
+    sentences = [sentence]
+    if facts.evaluate_again is not None:
+        sentences.append(f"The run keeps a threshold that was not evaluated; do it with {facts.evaluate_again}.")
     few = [each.question for each in findings if each.too_few]
-    return Evidence(not few, " ".join([sentence, *([f"Too few for: {' '.join(few)}"] if few else [])]))
+    sentences += [f"Too few for: {' '.join(few)}"] if few else []
+    return Evidence(not few, " ".join(sentences))

@@ -3,8 +3,10 @@
 Rows count if they are of the run's present weights and of its own method; of rows of the same kind the last. A run
 without rows of test images is judged by those of the images it held out.
 
-What passes is told for `uncertainty`, by which `dsui predict --coverage 0.95` accepts. Rows hold the shares at the
-threshold that keeps 95 % of the evaluated in-domain images; one chosen by held-out images differs from it by chance.
+What passes is told for the thresholds that the run keeps (`dsui threshold --save`), if the evaluation was done with
+them. Otherwise it is told for `uncertainty`, by which `dsui predict --coverage 0.95` accepts: rows hold the shares at
+the threshold that keeps 95 % of the evaluated in-domain images, and one chosen by held-out images differs from it by
+chance.
 """
 
 from __future__ import annotations
@@ -12,16 +14,18 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from dsui.detectors.registry import names as detector_names
 from dsui.errors import RunError
 from dsui.evaluation.intervals import share_interval
 from dsui.evaluation.reliability import SCALED
 from dsui.evaluation.results import ResultRow, read
+from dsui.evaluation.saved_acceptance import BY, NEGATIVE, POSITIVE, usable_thresholds
 from dsui.evaluation.statistics import Interval
 from dsui.evaluation.verdict_limits import FOUND, PASSED
+from dsui.runs.acceptance import Thresholds
 from dsui.runs.calibration import stored_calibration
 from dsui.runs.folder import RESULTS
 from dsui.runs.model import RunFacts, short_fingerprint
@@ -32,8 +36,11 @@ COVERAGE = 0.95
 SCORE = "uncertainty"
 """The score that accepts."""
 FOREIGNNESS = "foreignness"
+NOT_DEPLOYED = "odin"
+"""It needs a backward pass for each image, which predictions do not make."""
 NOISE, UNKNOWN = "noise", "unknown classes"
 FOREIGN_TASKS = ("ood", "open-set", "noise")
+JUDGED = ("misclassification", *FOREIGN_TASKS)
 Rows = Mapping[tuple[str, str | float | None, str | None], ResultRow]
 """By task, foreign set and score."""
 
@@ -72,7 +79,14 @@ class Facts:
     held_out: int
     part: str = "test"
     """The in-domain images: test or held-out."""
+    threshold: str = f"coverage {COVERAGE:g}"
+    """Where what passes was measured, as a sentence names it."""
+    saved: bool = False
+    """Whether that is the threshold that the run keeps."""
+    evaluate_again: str | None = None
+    """The command that measures what the run's threshold lets through, where the evaluation was done without it."""
     coverage: float = COVERAGE
+    """The share of in-domain images that is accepted."""
     images: int = 0
     accuracy: float | None = None
     majority: float | None = None
@@ -115,8 +129,10 @@ def facts_of_rows(run: RunFacts, rows: Iterable[ResultRow], part: str | None = N
     metrics = {} if accuracy is None else accuracy.metrics
     shown = SCALED if f"{SCALED}ece" in metrics else ""
     errors = found.get(("misclassification", None, SCORE))
-    by_score = _foreign_sets(found)
-    return Facts(
+    thresholds = usable_thresholds(run)
+    by_them = None if thresholds is None or not _is_by(found.values(), thresholds) else thresholds
+    by_score = _foreign_sets(found, POSITIVE if by_them else "fpr95")
+    facts = Facts(
         run=shlex.quote(str(run.path)),
         classes=len(run.classes),
         held_out=_held_out(run),
@@ -126,25 +142,43 @@ def facts_of_rows(run: RunFacts, rows: Iterable[ResultRow], part: str | None = N
         majority=metrics.get("majority"),
         errors=None if errors is None else errors.n_positive,
         errors_auroc=math.nan if errors is None else errors.metrics.get("auroc", math.nan),
-        risk=None if errors is None else accepted_risk(errors),
+        risk=None if errors is None else _finite(errors.metrics.get("risk_at_95")),
         foreign=tuple(by_score.get(SCORE, {}).values()),
         ece=metrics.get(f"{shown}ece"),
         confidence=metrics.get(f"{shown}confidence"),
         temperature=metrics.get("temperature"),
-        better_for_errors=_finds_errors(found),
-        better_for_foreign=_turns_away(by_score),
+        better_for_errors=_finds_errors(found, thresholds),
+        better_for_foreign=_turns_away(by_score, thresholds),
         detectors_tried=any(_detector(score) for score in by_score),
     )
+    if thresholds is None:
+        return facts
+    if by_them is None:
+        command = [
+            "dsui",
+            "evaluate",
+            str(run.path),
+            *(["--detectors", thresholds.detector] if thresholds.detector else []),
+        ]
+        return replace(facts, evaluate_again=shlex.join(command))
+    name = f"the saved threshold ({thresholds.asked.name})"
+    return replace(facts, saved=True, threshold=name, **_of_accepted(errors, thresholds))
 
 
-def accepted_share(row: ResultRow) -> float | None:
-    """The share of a row's foreign images that is accepted where `COVERAGE` of the in-domain images are."""
-    return _finite(row.metrics.get("fpr95"))
+def _is_by(rows: Iterable[ResultRow], thresholds: Thresholds) -> bool:
+    """Whether the rows say what these thresholds accept; one with images of one kind alone has nothing to say."""
+    judged = [row for row in rows if row.score == SCORE and row.task in JUDGED and row.n_positive and row.n_negative]
+    return bool(judged) and all(row.metrics.get(BY) == thresholds.value for row in judged)
 
 
-def accepted_risk(row: ResultRow) -> float | None:
-    """The share of wrong predictions among the accepted ones."""
-    return _finite(row.metrics.get("risk_at_95"))
+def _of_accepted(errors: ResultRow | None, thresholds: Thresholds) -> dict[str, Any]:
+    """The coverage of saved thresholds, and the share of errors in it, from the row of errors."""
+    if errors is None or not errors.n_positive or not errors.n_negative:
+        return {"coverage": thresholds.coverage}
+    wrong = errors.metrics[POSITIVE] * errors.n_positive
+    kept = wrong + errors.metrics[NEGATIVE] * errors.n_negative
+    coverage = kept / (errors.n_positive + errors.n_negative)
+    return {"coverage": coverage, "risk": wrong / kept if kept else None}
 
 
 def _finite(value: float | None) -> float | None:
@@ -165,35 +199,36 @@ def _held_out(run: RunFacts) -> int:
         return 0
 
 
-def _finds_errors(rows: Rows) -> BetterScore | None:
+def _finds_errors(rows: Rows, thresholds: Thresholds | None) -> BetterScore | None:
     """The other score that finds errors best, if it finds them well."""
     found = {
         score: row.metrics.get("auroc", math.nan)
         for (task, _, score), row in rows.items()
-        if task == "misclassification" and score is not None and _can_be_chosen(score)
+        if task == "misclassification" and score is not None and _can_be_chosen(score, thresholds)
     }
     good = {score: auroc for score, auroc in found.items() if auroc >= FOUND[1]}
     return max((BetterScore(_option(score), auroc) for score, auroc in good.items()), key=_share, default=None)
 
 
-def _foreign_sets(rows: Rows) -> dict[str, dict[str, ForeignSet]]:
-    """By score and by name."""
+def _foreign_sets(rows: Rows, metric: str) -> dict[str, dict[str, ForeignSet]]:
+    """By score and by name. `metric` is the share of foreign images that passes by `SCORE`; for the other scores it is
+    that at the threshold which keeps 95 % of the in-domain images."""
     found: dict[str, dict[str, ForeignSet]] = {}
     for (task, name, score), row in rows.items():
-        passed = accepted_share(row)
+        passed = _finite(row.metrics.get(metric if score == SCORE else "fpr95"))
         if task in FOREIGN_TASKS and score is not None and row.n_positive and passed is not None:
             called = UNKNOWN if task == "open-set" else str(name)
             found.setdefault(score, {})[called] = ForeignSet(called, row.n_positive, passed)
     return found
 
 
-def _turns_away(by_score: Mapping[str, Mapping[str, ForeignSet]]) -> BetterScore | None:
+def _turns_away(by_score: Mapping[str, Mapping[str, ForeignSet]], thresholds: Thresholds | None) -> BetterScore | None:
     """A score that turns every foreign set away: `FOREIGNNESS` if it does, since it is recommended beforehand; else the
     one by which the fewest pass."""
     worst = {
         score: max(each.passed for each in sets.values())
         for score, sets in by_score.items()
-        if _can_be_chosen(score) and sets.keys() == by_score.get(SCORE, {}).keys()
+        if _can_be_chosen(score, thresholds) and sets.keys() == by_score.get(SCORE, {}).keys()
     }
     good = {score: passed for score, passed in worst.items() if passed <= PASSED[1]}
     if FOREIGNNESS in good:
@@ -205,8 +240,10 @@ def _share(better: BetterScore) -> float:
     return better.share
 
 
-def _can_be_chosen(score: str) -> bool:
-    return score != SCORE and not score.startswith(SIRC)
+def _can_be_chosen(score: str, thresholds: Thresholds | None) -> bool:
+    """Whether it is another score than those in use, no joint one, and one that predictions can compute."""
+    used = {SCORE, NOT_DEPLOYED} | (set() if thresholds is None else {limit.score for limit in thresholds.limits})
+    return score not in used and not score.startswith(SIRC)
 
 
 def _option(score: str) -> str:

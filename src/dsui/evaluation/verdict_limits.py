@@ -22,3 +22,5 @@ in most of their networks, and 0.01 to 0.02 after scaling."""
 FEWEST = 30
 """In-domain images, and foreign images of a kind, that a good answer takes: at 30 images the 95 % interval of a share
 of 0.2 reaches from 0.1 to 0.37."""
+FEWEST_FOR_THRESHOLD = 19
+"""Held-out images that a threshold at coverage 0.95 takes (`dsui.runs.threshold`)."""

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from dsui.evaluation.intervals import auroc_interval, chance_ece, share_interval
 from dsui.evaluation.statistics import Interval
-from dsui.evaluation.verdict_facts import NOISE, Facts, ForeignSet
-from dsui.evaluation.verdict_limits import FEW_ERRORS, FEWEST, FOUND, MISCALIBRATED, PASSED, RIGHT
+from dsui.evaluation.verdict_facts import NOISE, BetterScore, Facts, ForeignSet
+from dsui.evaluation.verdict_limits import FEW_ERRORS, FEWEST, FEWEST_FOR_THRESHOLD, FOUND, MISCALIBRATED, PASSED, RIGHT
 from dsui.runs.temperature import FEWEST_IMAGES
 
 LEARN = "train it on more images, or compare another --method"
@@ -80,7 +80,7 @@ def right(facts: Facts) -> Finding:
         return Finding(question, Answer.no, f"{sentence} Guessing reaches {percent(guess)}.", reason, step)
     if answer is Answer.yes:
         return Finding(question, answer, sentence, f"it is right in {percent(facts.accuracy)} of the images")
-    accepting = "" if facts.risk is None else f" that it accepts at coverage {facts.coverage:g}"
+    accepting = "" if facts.risk is None else f" that it accepts at {facts.threshold}"
     return Finding(question, answer, sentence, f"{percent(1 - share)} of the predictions{accepting} are wrong", step)
 
 
@@ -101,8 +101,8 @@ def errors_found(facts: Facts) -> Finding:
     )
     if facts.risk is not None:
         sentence += (
-            f" Without the most uncertain {percent(1 - facts.coverage)} of the images, {percent(facts.risk)} are wrong "
-            f"in place of {percent(1 - facts.accuracy)}."
+            f" Of the images accepted at {facts.threshold}, {percent(facts.risk)} are wrong in place of "
+            f"{percent(1 - facts.accuracy)}."
         )
     figure = f"AUROC {percent(facts.errors_auroc)}"
     most = share_interval(1 - facts.accuracy, facts.images).high
@@ -117,7 +117,7 @@ def errors_found(facts: Facts) -> Finding:
     hardly = "are hardly" if answer is Answer.no else "are not always"
     reason = f"its errors {hardly} more uncertain than its correct predictions ({figure})"
     better = facts.better_for_errors
-    step = LEARN if better is None else f"use {better.option}, which has an AUROC of {percent(better.share)}"
+    step = LEARN if better is None else _use(facts, better, f"AUROC {percent(better.share)}")
     return Finding(question, Answer.partly if most <= FEW_ERRORS else answer, sentence, reason, step)
 
 
@@ -148,8 +148,8 @@ def foreign_turned_away(facts: Facts) -> Finding:
     order = (Answer.no, Answer.unknown, Answer.partly, Answer.yes)
     worst, answer = min(judged, key=lambda pair: (order.index(pair[1]), -pair[0].passed))
     listed = ", ".join(f"{percent(each.passed)} of {each.name} ({between(each.interval)})" for each in facts.foreign)
-    sentence = f"At coverage {facts.coverage:g} these foreign images pass: {listed}."
-    passing = f"{percent(worst.passed)} of {worst.phrase} pass at coverage {facts.coverage:g}"
+    sentence = f"At {facts.threshold} these foreign images pass: {listed}."
+    passing = f"{percent(worst.passed)} of {worst.phrase} pass at {facts.threshold}"
     if answer is Answer.unknown:
         reason = f"{worst.images:,} images of {worst.name} are too few to say whether foreign images are turned away"
         step = f"evaluate it on more images of {worst.name}"
@@ -168,7 +168,7 @@ def _turned_away(foreign: ForeignSet) -> Answer:
 
 def _against_foreign(facts: Facts) -> str:
     if (better := facts.better_for_foreign) is not None:
-        return f"use {better.option}, by which at most {percent(better.share)} pass"
+        return _use(facts, better, f"at most {percent(better.share)} pass")
     if not facts.detectors_tried:
         return f"look for a better score with dsui evaluate {facts.run} --detectors all"
     return LEARN
@@ -205,6 +205,13 @@ def calibrated(facts: Facts) -> Finding:
         else "do not read its probabilities as chances, and hold out more images (--calibration 0.2)"
     )
     return Finding(question, answer, sentence, f"its probabilities are off by {percent(facts.ece)} (ECE)", step)
+
+
+def _use(facts: Facts, better: BetterScore, reached: str) -> str:
+    """A threshold on the score, which takes held-out images."""
+    if facts.held_out < FEWEST_FOR_THRESHOLD:
+        return f"train it with --calibration 0.1, and use {better.option} then ({reached})"
+    return f"use {better.option} ({reached}): dsui threshold {facts.run} --coverage 0.95 {better.option} --save"
 
 
 def _more_images(facts: Facts) -> str:

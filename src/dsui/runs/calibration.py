@@ -25,7 +25,7 @@ from dsui.methods.method import Method
 from dsui.outputs import DEFINITION, Outputs
 from dsui.runs.acceptance import Criterion, Thresholds, choose
 from dsui.runs.folder import WEIGHTS
-from dsui.runs.model import RunFacts, forward, parse_facts
+from dsui.runs.model import RunFacts, forward, predicts_as_trained
 from dsui.runs.temperature import RANGE, temperature_of
 from dsui.runs.turns import share_told_apart
 from dsui.runs.weights import read_metadata
@@ -51,10 +51,10 @@ class Calibration:
     errors: Tensor
     turns: float | None = None
     """How often quarter turns of held-out images are told apart (`dsui.runs.turns`), for a run with turned copies."""
+    scores: Mapping[str, Tensor] = field(default_factory=dict)
     temperature: float | None = None
     """By which logits are divided before a user sees probabilities (`dsui.runs.temperature`); None where there were too
     few held-out images to fit it, and in runs of earlier versions."""
-    scores: Mapping[str, Tensor] = field(default_factory=dict)
 
     def threshold(self, coverage: float | None = None, risk: float | None = None) -> Thresholds:
         """Of `uncertainty`, chosen by coverage or by risk; see `dsui.runs.threshold`."""
@@ -86,8 +86,8 @@ class Calibration:
                 "uncertainties": self.uncertainties.tolist(),
                 "errors": self.errors.int().tolist(),
                 "turns": self.turns,
-                "temperature": self.temperature,
                 "scores": {name: values.tolist() for name, values in self.scores.items()},
+                "temperature": self.temperature,
             }
         )
 
@@ -118,8 +118,8 @@ class Calibration:
             uncertainties,
             errors,
             turns=None if turns is None else float(turns),
-            temperature=None if temperature is None else float(temperature),
             scores=scores,
+            temperature=None if temperature is None else float(temperature),
         )
 
 
@@ -137,8 +137,7 @@ def stored_calibration(facts: RunFacts) -> Calibration:
 
 def stored_temperature(facts: RunFacts) -> float | None:
     """The temperature of a run's probabilities; None where it has none, and for another method than was trained."""
-    metadata = read_metadata(facts.path / WEIGHTS)
-    if CALIBRATION not in metadata or facts.config.method != parse_facts(metadata)[0].method:
+    if CALIBRATION not in read_metadata(facts.path / WEIGHTS) or not predicts_as_trained(facts):
         return None
     return stored_calibration(facts).temperature
 
@@ -177,7 +176,7 @@ def measure(
     temperature = temperature_of(torch.cat(logits), torch.cat(labels))
     turned = even_choice(count, MOST_TURNED)
     turns = share_told_apart(method, transform, apart, turned, batch) if method.copies else None
-    return Calibration(known, scores.pop("uncertainty"), errors, turns, temperature, scores)
+    return Calibration(known, scores.pop("uncertainty"), errors, turns, scores, temperature)
 
 
 def even_choice(count: int, most: int = MOST_IMAGES) -> Tensor:

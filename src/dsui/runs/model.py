@@ -147,6 +147,11 @@ def run_facts(run: Path, method: str | None = None) -> RunFacts:
     return RunFacts(run, config, classes, metadata.get(IMAGES), metadata.get(EMBEDDING), training, is_sealed(metadata))
 
 
+def predicts_as_trained(facts: RunFacts) -> bool:
+    """Whether the method that predicts is the one that was trained, so that what training measured holds for it."""
+    return facts.config.method == parse_facts(read_metadata(facts.path / WEIGHTS))[0].method
+
+
 def parse_facts(metadata: Mapping[str, str]) -> tuple[RunConfig, tuple[str, ...]]:
     """The config and the classes of a run; a ValueError, or a DsuiError of the recipe, where they are not such."""
     check(dict(metadata), FACTS)
