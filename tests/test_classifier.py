@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import cross_val_score
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 from typer.testing import CliRunner
 
 from dsui import Prediction, Predictor, UncertaintyClassifier
@@ -281,6 +281,13 @@ def test_an_interruption_is_pythons_own(monkeypatch: pytest.MonkeyPatch) -> None
         classifier().fit(IMAGES, LABELS)
 
 
+class ImageFolder(Dataset[Any]):
+    """As that of torchvision, which knows its folder."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+
 @pytest.mark.parametrize(
     ("images", "labels", "chosen", "sentence"),
     [
@@ -302,6 +309,13 @@ def test_an_interruption_is_pythons_own(monkeypatch: pytest.MonkeyPatch) -> None
         ("nowhere", LABELS, {}, "nowhere has its own labels"),
         (DataLoader(TensorDataset(torch.zeros(4, 1, 8, 8))), None, {}, "must give pairs of images and labels"),
         (DataLoader(TensorDataset(torch.zeros(0, 1, 8, 8), torch.zeros(0))), None, {}, "gives no images"),
+        (
+            ImageFolder("my-images"),
+            None,
+            {},
+            r"is a Dataset of PyTorch; give the path .*, as fit\('my-images'\)",
+        ),
+        (TensorDataset(torch.zeros(4, 1, 8, 8)), None, {}, "of its folder, or a DataLoader of it whose"),
         (IMAGES, LABELS, {"backbone": "resnet"}, "no backbone 'resnet'; did you mean resnet18"),
         (IMAGES, LABELS, {"backbone": nn.Conv2d(3, 4, 3)}, r"Conv2d fails on images of \[1, 8, 8\]"),
     ],

@@ -128,3 +128,28 @@ def test_identical_samples_and_more_components_than_samples_stay_finite() -> Non
         assert bool(mixtures.means.isfinite().all())
         assert float(mixtures.variances.min()) >= 1e-3
         assert float(mixtures.weights.sum()) == pytest.approx(1)
+
+
+def test_a_weighted_sample_counts_as_that_many_samples() -> None:
+    z, y = blobs(classes=3, per_class=30, width=4, seed=0)
+    copies = torch.arange(len(z)) % 4 + 1
+    weighted = em.ClassSamples(z, y, 3, copies.double())
+    repeated = em.ClassSamples(z.repeat_interleave(copies, 0), y.repeat_interleave(copies), 3)
+    assert weighted.mass.tolist() == repeated.counts.tolist()
+    seeds = em.seed_means(weighted, 3, torch.Generator().manual_seed(1))
+    start = em.Mixtures(torch.full((3, 3), 1 / 3, dtype=torch.float64), seeds, torch.ones_like(seeds))
+    ours, theirs = (
+        em.maximise(samples, start, FLOOR, torch.Generator().manual_seed(0)) for samples in (weighted, repeated)
+    )
+    for name in ("weights", "means", "variances"):
+        torch.testing.assert_close(getattr(ours, name), getattr(theirs, name), rtol=1e-8, atol=1e-8)  # other sums
+
+
+def test_a_heavy_sample_is_drawn_as_often_as_its_weight_says() -> None:
+    z, y, weights = torch.eye(4, dtype=torch.float64), torch.zeros(4, dtype=torch.int64), torch.ones(4)
+    weights[2] = 5
+    samples = em.ClassSamples(z, y, 1, weights)
+    none = torch.zeros(1, 1, dtype=torch.bool)
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.cat([em.draw_far_sample(samples, samples.centre[:, None], none, generator) for _ in range(2000)])
+    assert drawn.mean(0)[2].item() == pytest.approx(5 / 8, abs=0.033)  # three standard errors

@@ -30,6 +30,7 @@ deploy
 report
 experiments
 classifier
+sklearn
 cli
 __init__ __main__
 """

@@ -305,3 +305,15 @@ def test_bad_settings_and_labels_are_named() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             DualSupervisedLoss()(head(x.double()), labels, head)
+
+
+def test_weights_of_samples_are_their_numbers_of_copies() -> None:
+    head, (x, y) = made_head(project=False), batch()
+    copies = torch.arange(len(y)) % 3
+    loss = DualSupervisedLoss("bounded", rho=2.0, gamma=0.01)
+    repeated = loss(head(x.double().repeat_interleave(copies, 0)), y.repeat_interleave(copies), head)
+    weighted = loss(head(x.double()), y, head, copies / copies.double().mean())
+    assert weighted.item() == pytest.approx(repeated.item(), rel=1e-12)  # float64 sums in another order
+    for objective in set(get_args(Objective)) - {"bounded"}:
+        with pytest.raises(ValueError, match=f"{objective} takes no weights of samples; choose bounded"):
+            DualSupervisedLoss(objective)(MoGMMHead(6, 4)(x), y, MoGMMHead(6, 4), torch.ones(len(y)))

@@ -21,6 +21,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 from torch.utils.data import DataLoader
@@ -81,6 +82,12 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self.settings, self.seed, self.calibration = settings, seed, calibration
         self.size, self.channels, self.skip_bad = size, channels, skip_bad
         self.device, self.verbose = device, verbose
+
+    def __sklearn_tags__(self) -> Tags:
+        """Images are no tables, so scikit-learn shall not hand it any."""
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
+        return tags
 
     def fit(self, images: Any, labels: Any = None, epochs: int | None = None) -> Self:
         """Train; `epochs` here or in `settings` replaces the recipe's."""

@@ -6,7 +6,7 @@ thousand classes nor a million samples need more memory than a chunk beside the 
     E   r_nj = eta_j N(z_n; mu_j, b_j) / sum_k eta_k N(z_n; mu_k, b_k)         z_n of this class only
     M   N_j = sum_n r_nj,  mu_j = sum_n r_nj z_n / N_j,  b_j = sum_n r_nj z_n^2 / N_j - mu_j^2,  eta_j = N_j / n
 
-(Bishop 2006, section 9.2; seeding: Arthur and Vassilvitskii 2007, k-means++.)
+A sample of weight w counts as w samples. (Bishop 2006, section 9.2; seeding: Arthur and Vassilvitskii 2007, k-means++.)
 """
 
 from __future__ import annotations
@@ -40,29 +40,37 @@ class Mixtures:
 
 
 class ClassSamples:
-    """Samples grouped by class, read as chunks of [classes, samples, M] with a mask for classes that ran out."""
+    """Samples grouped by class, read as chunks of [classes, samples, M]; `weights` [N] are positive, None for ones.
 
-    def __init__(self, z: Tensor, y: Tensor, num_classes: int) -> None:
+    `mass` [C] is the weight of each class.
+    """
+
+    def __init__(self, z: Tensor, y: Tensor, num_classes: int, weights: Tensor | None = None) -> None:
         self.z = z
+        self.weights = torch.ones(len(z), dtype=torch.float64, device=z.device) if weights is None else weights.double()
         self.counts = torch.bincount(y, minlength=num_classes)
+        self.mass = torch.bincount(y, self.weights, minlength=num_classes)
         self.order = torch.argsort(y, stable=True)
         self.starts = self.counts.cumsum(0) - self.counts
         self.size = z.shape[1]
         self.centre = torch.zeros(num_classes, self.size, dtype=torch.float64, device=z.device)
         total = torch.zeros_like(self.centre)
-        for classes, chunk, mask in self.chunks():
-            total.index_add_(0, classes, (chunk * mask[..., None]).sum(1))
-        self.centre = total / self.counts[:, None]
+        for classes, chunk, weight in self.chunks():
+            total.index_add_(0, classes, (chunk * weight[..., None]).sum(1))
+        self.centre = total / self.mass[:, None]
 
     def chunks(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """(classes [c], z [c, s, M] relative to the class centre, mask [c, s]) until every sample was seen once."""
+        """(classes [c], z [c, s, M] relative to the class centre, weight [c, s]) until every sample was seen once.
+
+        Where a class has run out of samples, the weight is 0.
+        """
         step = max(1, CHUNK_ELEMENTS // (len(self.counts) * self.size))
         for begin in range(0, int(self.counts.max()), step):
             classes = torch.nonzero(self.counts > begin)[:, 0]
             position = begin + torch.arange(min(step, int(self.counts.max()) - begin), device=self.z.device)
             mask = position < self.counts[classes, None]
-            index = self.starts[classes, None] + torch.where(mask, position, begin)
-            yield classes, self.z[self.order[index]].double() - self.centre[classes, None], mask
+            index = self.order[self.starts[classes, None] + torch.where(mask, position, begin)]
+            yield classes, self.z[index].double() - self.centre[classes, None], self.weights[index] * mask
 
 
 def fit(samples: ClassSamples, components: int, floor: float, generator: torch.Generator) -> Mixtures:
@@ -100,13 +108,13 @@ def step(samples: ClassSamples, mixtures: Mixtures, floor: float, hard: bool = F
     mass = torch.zeros_like(mixtures.weights)
     first, second = torch.zeros_like(mixtures.means), torch.zeros_like(mixtures.means)
     likelihood = torch.zeros((), dtype=torch.float64, device=bias.device)
-    for classes, z, mask in samples.chunks():
+    for classes, z, weight in samples.chunks():
         square = z.square()
         joint = torch.baddbmm(bias[classes, None], z, linear[classes].mT)
         joint = torch.baddbmm(joint, square, quadratic[classes].mT)
-        likelihood += (joint.logsumexp(-1) * mask).sum()
+        likelihood += (joint.logsumexp(-1) * weight).sum()
         share = F.one_hot(joint.argmax(-1), joint.shape[-1]).double() if hard else joint.softmax(-1)
-        share = share * mask[..., None]
+        share = share * weight[..., None]
         mass.index_add_(0, classes, share.sum(1))
         first.index_add_(0, classes, share.mT @ z)
         second.index_add_(0, classes, share.mT @ square)
@@ -115,8 +123,8 @@ def step(samples: ClassSamples, mixtures: Mixtures, floor: float, hard: bool = F
     empty = (mass == 0)[..., None]
     means = torch.where(empty, mixtures.means, first + centre)
     variances = torch.where(empty, mixtures.variances, (second - first.square()).clamp(min=floor))
-    weights = mass / samples.counts[:, None]
-    return Mixtures(weights, means, variances), float(likelihood / samples.counts.sum())
+    weights = mass / samples.mass[:, None]
+    return Mixtures(weights, means, variances), float(likelihood / samples.mass.sum())
 
 
 def revive(samples: ClassSamples, mixtures: Mixtures, generator: torch.Generator) -> tuple[Mixtures, bool]:
@@ -125,7 +133,7 @@ def revive(samples: ClassSamples, mixtures: Mixtures, generator: torch.Generator
     A class with no more samples than components keeps its dead ones: there is nothing left for them to explain.
     """
     components = mixtures.weights.shape[1]
-    mass = mixtures.weights * samples.counts[:, None]
+    mass = mixtures.weights * samples.mass[:, None]
     dead = (mass < DEAD) & (samples.counts > components)[:, None]
     if not bool(dead.any()):
         return mixtures, False
@@ -156,21 +164,21 @@ def seed_means(samples: ClassSamples, components: int, generator: torch.Generato
 
 
 def draw_far_sample(samples: ClassSamples, means: Tensor, chosen: Tensor, generator: torch.Generator) -> Tensor:
-    """One sample per class, drawn with probability proportional to D^2, D its distance to the nearest chosen mean.
+    """One sample per class, drawn with probability proportional to w D^2, D its distance to the nearest chosen mean.
 
-    The draw is an exponential race (the smallest E_n / D_n^2 wins), so one pass over the chunks is enough.
+    The draw is an exponential race (the smallest E_n / (w_n D_n^2) wins), so one pass over the chunks is enough.
     Before any mean is chosen, and where all distances are zero, every sample is equally likely. Returns [C, M].
     """
     centre = samples.centre
     winner = centre.clone()
     best = torch.full((len(centre),), torch.inf, dtype=torch.float64, device=centre.device)
     relative = means - centre[:, None]
-    for classes, z, mask in samples.chunks():
+    for classes, z, weight in samples.chunks():
         squared = torch.cdist(z, relative[classes], compute_mode="donot_use_mm_for_euclid_dist").square()
         distance = squared.masked_fill(~chosen[classes, None], torch.inf).amin(-1)
         distance = torch.where(distance.isinf(), 1.0, distance)
-        race = torch.empty(mask.shape, dtype=torch.float64).exponential_(generator=generator).to(z.device)
-        time = (race / distance.clamp(min=1e-300)).masked_fill(~mask, torch.inf)
+        race = torch.empty(weight.shape, dtype=torch.float64).exponential_(generator=generator).to(z.device)
+        time = (race / (weight * distance.clamp(min=1e-300))).masked_fill(weight == 0, torch.inf)
         fastest, which = time.min(-1)
         ahead = fastest < best[classes]
         found = z[torch.arange(len(classes), device=z.device), which] + centre[classes]

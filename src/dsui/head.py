@@ -28,12 +28,7 @@ from torch import Tensor, nn
 
 from dsui import em
 from dsui.checks import check_at_least, check_choice, check_features, check_labels, check_positive
-from dsui.density import (
-    Precision,
-    gaussian_log_prob,
-    mixture_log_prob,
-    mixture_mean,
-)
+from dsui.density import Precision, gaussian_log_prob, mixture_log_prob, mixture_mean
 from dsui.divergence import divergence_from_standard_normal, mixture_divergence
 from dsui.matrix_product import product
 from dsui.projection import SphereProjection
@@ -232,7 +227,7 @@ class MoGMMHead(nn.Module):
         running ones in evaluation mode. Without a generator the same data give the same start.
         """
         samples = self._class_samples(x, y)
-        self._adopt(em.fit(samples, self.components, self.variance_floor, generator or _fixed_generator()))
+        self.adopt(em.fit(samples, self.components, self.variance_floor, generator or _fixed_generator()))
 
     @torch.no_grad()
     def refit(self, x: Tensor, y: Tensor) -> None:
@@ -242,7 +237,7 @@ class MoGMMHead(nn.Module):
         """
         samples = self._class_samples(x, y)
         current = em.Mixtures(self.mixing_weights.double(), self.means.double(), self.variances.double())
-        self._adopt(em.maximise(samples, current, self.variance_floor, _fixed_generator()))
+        self.adopt(em.maximise(samples, current, self.variance_floor, _fixed_generator()))
 
     def extra_repr(self) -> str:
         return (
@@ -284,7 +279,8 @@ class MoGMMHead(nn.Module):
             )
         return em.ClassSamples(self._project(x)[0], y, self.num_classes)
 
-    def _adopt(self, mixtures: em.Mixtures) -> None:
+    def adopt(self, mixtures: em.Mixtures) -> None:
+        """Take mixtures as they are."""
         self.means.copy_(mixtures.means)
         self.log_variances.copy_(mixtures.variances.log())
         self.mixing_logits.copy_(mixtures.weights.clamp(min=SMALLEST_WEIGHT).log())

@@ -96,10 +96,13 @@ class DualSupervisedLoss:
         self.objective, self.rho, self.gamma, self.regularizer = objective, rho, gamma, regularizer
         self.terms: dict[str, Tensor] = {}
 
-    def __call__(self, out: HeadOutput, y: Tensor, head: MoGMMHead) -> Tensor:
+    def __call__(self, out: HeadOutput, y: Tensor, head: MoGMMHead, weights: Tensor | None = None) -> Tensor:
+        """`weights` [B] say how much each sample counts; their mean is 1. Only `bounded` takes them."""
         check_labels(y, *out.logits.shape)
         check_bounded(self.objective, projects=head.projection is not None)
-        parts = {"cross_entropy": F.cross_entropy(out.logits, y), "dual": self._dual(out, y, head)}
+        if weights is not None and self.objective != "bounded":
+            raise ValueError(f"the objective {self.objective} takes no weights of samples; choose bounded.")
+        parts = {"cross_entropy": cross_entropy(out.logits, y, weights), "dual": self._dual(out, y, head, weights)}
         total = parts["cross_entropy"] + parts["dual"]
         if self.regularizer is not None:
             released = self.objective == "released"
@@ -112,10 +115,10 @@ class DualSupervisedLoss:
         self.terms = {name: part.detach() for name, part in parts.items()}
         return total
 
-    def _dual(self, out: HeadOutput, y: Tensor, head: MoGMMHead) -> Tensor:
+    def _dual(self, out: HeadOutput, y: Tensor, head: MoGMMHead, weights: Tensor | None = None) -> Tensor:
         match self.objective:
             case "bounded":
-                return bounded(out.class_scores, y, self.rho)
+                return bounded(out.class_scores, y, self.rho, weights)
             case "posterior":
                 return posterior(out.class_scores, y, self.rho)
             case "sgvb":
@@ -143,13 +146,20 @@ def own(scores: Tensor, y: Tensor) -> Tensor:
     return scores.gather(1, y[:, None])[:, 0]
 
 
-def bounded(class_scores: Tensor, y: Tensor, rho: float) -> Tensor:
+def cross_entropy(logits: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
+    """mean -ln softmax(y)_t, each sample times its weight."""
+    if weights is None:
+        return F.cross_entropy(logits, y)
+    return (F.cross_entropy(logits, y, reduction="none") * weights).mean()
+
+
+def bounded(class_scores: Tensor, y: Tensor, rho: float, weights: Tensor | None = None) -> Tensor:
     """mean softplus(ln rho + logsumexp_{i != t} l_i - l_t): cross-entropy of the scores with ln rho on the others."""
     if rho != 1:
         log_rho = math.log(rho) if rho > 0 else -math.inf
         others = torch.arange(class_scores.shape[1], device=y.device) != y[:, None]
         class_scores = torch.where(others, class_scores + log_rho, class_scores)
-    return F.cross_entropy(class_scores, y)
+    return cross_entropy(class_scores, y, weights)
 
 
 def posterior(class_scores: Tensor, y: Tensor, rho: float) -> Tensor:

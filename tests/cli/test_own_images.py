@@ -248,3 +248,35 @@ def test_a_file_in_the_place_of_a_folder_is_called_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DsuiError, match="file is not a folder; own images lie in"):
         folder_set(tmp_path / "file", "train")
+
+
+def test_images_too_small_for_the_backbone_are_refused_and_leave_no_folder(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    refused = dsui(
+        "train", "--data", "digits", "--backbone", "vgg16", "--recipe", "demo", "--device", "cpu", "--out", run
+    )
+    assert refused.exit_code == 1
+    assert "vgg16 needs images of at least 32x32 pixels and those of digits have 8x8; choose" in str(refused.exception)
+    assert not run.exists()
+
+
+def test_a_folder_of_one_class_is_told_so_before_anything_else(tmp_path: Path) -> None:
+    data = digits_in_files(tmp_path / "mine")
+    for label in (1, 2):
+        shutil.rmtree(data / f"digit {label}")
+    refused = dsui(*TRAIN, "--data", f"folder:{data}", "--out", tmp_path / "run")
+    assert "has one class, digit 0; a classifier needs two or more" in str(refused.exception)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_class_that_training_lacks_is_named_by_every_command_that_reads_test(tmp_path: Path) -> None:
+    data = digits_in_files(tmp_path / "mine")
+    (data / "train").mkdir()
+    for label in range(3):
+        (data / f"digit {label}").rename(data / "train" / f"digit {label}")
+    shutil.copytree(data / "train" / "digit 0", data / "test" / "digit 7")
+    sentence = "digit 7 has no counterpart in .*; add training images or remove it"
+    for words in ([*TRAIN, "--data", f"folder:{data}", "--out", tmp_path / "run"], ["data", "check", f"folder:{data}"]):
+        with pytest.raises(DsuiError, match=sentence):
+            raise dsui(*words).exception or AssertionError
+    assert not (tmp_path / "run").exists()

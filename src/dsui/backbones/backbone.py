@@ -8,6 +8,8 @@ std = sqrt(2 / (1.04 k^2 outputs)) for a k x k convolution, and biases, where th
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import nn
 
 SLOPE = 0.2
@@ -17,6 +19,8 @@ class Backbone(nn.Module):
     """Images [B, channels, H, W] -> features [B, out_features]."""
 
     out_features: int
+    smallest_side: ClassVar[int] = 1
+    """Images need at least so many pixels in height and width."""
 
 
 def convolution(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, bias: bool = False) -> nn.Conv2d:

@@ -10,18 +10,20 @@ of the published VGG16-BN. The public DS-UI code has no VGG16; this one has the 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 from dsui.backbones.backbone import SLOPE, Backbone, convolution
 
 GROUPS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
-SMALLEST_SIDE = 2 ** len(GROUPS)
 
 
 class VGG16(Backbone):
     """[B, channels, H, W] -> [B, 512] features, H and W at least 32; initialised as `dsui.backbones.backbone` says."""
 
     out_features = GROUPS[-1][-1]
+    smallest_side: ClassVar[int] = 2 ** len(GROUPS)
 
     def __init__(self, channels: int = 3) -> None:
         super().__init__()
@@ -36,9 +38,9 @@ class VGG16(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         height, width = images.shape[-2:]
-        if min(height, width) < SMALLEST_SIDE:
+        if min(height, width) < self.smallest_side:
             raise ValueError(
-                f"vgg16 halves the image five times and needs {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels, "
+                f"vgg16 halves the image five times and needs {self.smallest_side}x{self.smallest_side} pixels, "
                 f"got {height}x{width}; choose small or resnet18, or enlarge the images."
             )
         features: Tensor = self.layers(images).mean((2, 3))

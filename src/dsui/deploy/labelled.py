@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
 from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.pipeline import BLOCK
@@ -44,6 +44,13 @@ def labelled(images: Any, labels: Any, split: str, size: int, channels: int | No
         if labels is not None:
             raise ValueError("a DataLoader has its own labels; leave out the other labels.")
         images, labels = _read_all(images)
+    if isinstance(images, Dataset):
+        folder = getattr(images, "root", None)
+        path = f", as fit({str(folder)!r})" if isinstance(folder, str | Path) else ""
+        raise ValueError(
+            f"{type(images).__name__} is a Dataset of PyTorch; give the path of its folder{path}, or a DataLoader of "
+            "it whose images are tensors of one size."
+        )
     if labels is None:
         raise ValueError("the labels are missing; give one for each image.")
     pixels, names = from_arrays(images, channels), as_labels(labels)

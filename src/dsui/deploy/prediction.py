@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsui.deploy.scorer import Scorer
+from dsui.errors import DsuiError
 from dsui.outputs import Outputs
 from dsui.runs.acceptance import Thresholds
 from dsui.scores import entropy, log_density
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +48,20 @@ class Prediction:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.label, dtype=dtype, copy=copy)
+
+    def to_frame(self, index: Any = None) -> DataFrame:
+        """A row for each image: every field but the probabilities, without those that are None, and a column for each
+        of the `scores`. It needs pandas.
+
+        `index` [N] names the rows, as the index of the table that the samples are from.
+        """
+        if find_spec("pandas") is None:
+            raise DsuiError("a DataFrame needs pandas; run pip install pandas.")
+        from pandas import DataFrame
+
+        names = [each.name for each in fields(self) if each.name not in {"probabilities", "scores"}]
+        columns = {**self.scores, **{name: getattr(self, name) for name in names}}
+        return DataFrame({name: column for name, column in columns.items() if column is not None}, index=index)
 
     @classmethod
     def of(

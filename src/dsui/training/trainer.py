@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from dsui.backbones.backbone import Backbone
 from dsui.data.augment import Transform, splitmix64
 from dsui.data.dataset import ImageSet
 from dsui.data.features import features_of, transform_for
@@ -53,13 +54,13 @@ class Trainer:
         self.config, self.recipe, self.device, self.world = config, recipe, device, world
         self.samples, self.classes = len(images.labels), images.classes
         self.steps_per_epoch = self.samples // recipe.batch
+        if len(images.classes) < 2:
+            raise DsuiError(f"{images.name} has one class, {images.classes[0]}; a classifier needs two or more.")
         if self.steps_per_epoch == 0:
             raise DsuiError(
                 f"{images.name} has {self.samples} training images, fewer than one batch of {recipe.batch}; "
                 f"choose --set batch={max(2, self.samples // 2)} or less."
             )
-        if len(images.classes) < 2:
-            raise DsuiError(f"{images.name} has one class, {images.classes[0]}; a classifier needs two or more.")
         if len(recipe.mean) not in {1, images.shape[0]}:
             raise DsuiError(
                 f"mean and std have {len(recipe.mean)} numbers and the images have {images.shape[0]} channels; "
@@ -73,6 +74,7 @@ class Trainer:
         self.method = build(
             config.method, config.backbone, channels, classes, recipe, config.options, outliers is not None
         ).to(device)
+        _check_side(self.method, config.backbone, images)
         self.method.set_class_counts(torch.bincount(images.labels, minlength=classes))
         if device.type == "cuda":
             self.method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -273,3 +275,14 @@ class Trainer:
 
 def _if_resident(source: ResidentLoader | StreamedLoader | None) -> ResidentLoader | None:
     return source if isinstance(source, ResidentLoader) else None
+
+
+def _check_side(method: nn.Module, name: str, images: ImageSet) -> None:
+    """Raise where the images are too small for the backbone, which would say so only in the first step."""
+    needed = max((part.smallest_side for part in method.modules() if isinstance(part, Backbone)), default=1)
+    side = min(images.shape[1:])
+    if side < needed:
+        raise DsuiError(
+            f"{name} needs images of at least {needed}x{needed} pixels and those of {images.name} have {side}x{side}; "
+            "choose --backbone small or resnet18, or a larger --size for folder:PATH."
+        )
