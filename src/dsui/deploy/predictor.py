@@ -173,8 +173,8 @@ class Predictor:
         facts = self.model.facts
         if facts.embedding is None:
             raise DsuiError(
-                f"{facts.path} was trained on features, and its file did not say which network made them; predict files "
-                "of features, or train on one that `dsui embed` wrote."
+                f"{facts.path} was trained on features, and its file did not say which network made them; predict "
+                "files of features, or train on one that `dsui embed` wrote."
             )
         try:
             embedding = Embedding.from_text(facts.embedding)
