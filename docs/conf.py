@@ -50,7 +50,7 @@ python_maximum_signature_line_length = 100
 
 nitpick_ignore_regex = [
     # Names of other packages, whose own pages need a network.
-    ("py:.*", r"(collections|io|numpy|np|pathlib|PIL|sklearn|torch|typing|Image)\..*|NDArray|Path|Tensor"),
+    ("py:.*", r"(collections|io|nn|numpy|np|pathlib|PIL|sklearn|torch|typing|Image)\..*|DataFrame|NDArray|Path|Tensor"),
 ]
 
 MODULES = re.compile(r"^```\{modules\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -34,7 +34,7 @@ def fitted() -> DensityClassifier:
     return DensityClassifier().fit(TRAIN, LABELS)
 
 
-@parametrize_with_checks([DensityClassifier()])
+@parametrize_with_checks([DensityClassifier()])  # type: ignore[untyped-decorator]
 def test_it_passes_every_check_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dsui.backbones.backbone import Backbone
 from dsui.backbones.libraries import LOADERS
 from dsui.backbones.own import OwnBackbone, as_backbone
-from dsui.backbones.preparation import USUAL_SIZE, Preparation
+from dsui.backbones.preparation import USUAL_SIZE, Preparation, Readout
 from dsui.backbones.spec import call, check_spec, is_code
 from dsui.errors import DsuiError
 from dsui.excerpt import shorten
@@ -39,7 +39,7 @@ def load_backbone(
     size: int | None = None,
     *,
     pretrained: bool = True,
-    readout: str | None = None,
+    readout: Readout | None = None,
 ) -> NamedBackbone:
     """`weights` is a file of safetensors that replaces the library's own; `size` the side of the images, by default the
     library's. Without `pretrained` the weights are random, to be replaced by those of a run; `readout` is that run's.
@@ -57,7 +57,7 @@ def load_backbone(
     if tensors is not None:
         lacks_pooling = put(model, tensors, weights, spec)
         preparation = replace(preparation, readout="token" if lacks_pooling else "pooled")
-    if readout in ("pooled", "token"):
+    if readout is not None:
         preparation = replace(preparation, readout=readout)
     preparation = preparation if size is None else preparation.resized(size)
     finished = finish(model, preparation)
@@ -128,7 +128,9 @@ def _stated(spec: str, module: nn.Module, size: int | None) -> Preparation:
     stated = dict(getattr(module, PREPARATION, {}))
     side = size or stated.pop("size", USUAL_SIZE)
     stated.pop("size", None)
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()
+    }
     try:
         return Preparation(**{"edge": side, **values, "size": side})
     except TypeError as error:

@@ -19,6 +19,7 @@ from dsui.schema import TRUTH, choice, record, whole
 
 FILTERS = {each.name.lower(): each for each in Image.Resampling}
 LARGEST_SIDE = 1 << 16
+Readout = Literal["pooled", "token"]
 FIT = ("crop", "squash")
 READOUTS = ("pooled", "token")
 USUAL_SIZE = 224
@@ -46,7 +47,7 @@ class Preparation:
     rounds_down: bool = False
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
-    readout: Literal["pooled", "token"] = "pooled"
+    readout: Readout = "pooled"
 
     def facts(self) -> dict[str, object]:
         """What `FACTS` lists."""

@@ -107,7 +107,7 @@ class Embedder:
     def __call__(self, pixels: Tensor) -> Tensor:
         """uint8 [B, 3, size, size] -> float32 [B, M] on the CPU."""
         inputs = (pixels.to(self.device).float() / 255 - self._mean) / self._std
-        features = self.backbone(inputs).float().cpu()
+        features: Tensor = self.backbone(inputs).float().cpu()
         if not features.isfinite().all():
             raise DsuiError("the backbone gives NaN or infinity; check its weights and what it expects of images.")
         return features

@@ -10,8 +10,6 @@ from dsui.deploy.tradeoff import USUAL_COVERAGE, Tradeoff
 from dsui.report.figures.tradeoff import tradeoff_curves
 from dsui.report.section import Section
 
-READING = "Read it from right to left, as the threshold gets stricter: the lower a line, the better."
-
 
 def tradeoff_section(key: str, run: Path, found: Tradeoff) -> Section:
     """`run` is its folder, for the command that chooses a threshold."""
@@ -34,7 +32,7 @@ def tradeoff_section(key: str, run: Path, found: Tradeoff) -> Section:
                 lines,
                 quantity,
                 None if at is None else (at, known),
-                f"{what} over coverage, by {scores}.{dot} {READING}",
+                f"{what} over coverage, by {scores}.{dot}",
             )
         )
     return section

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 from dsui.backbones.named import load_backbone
 from dsui.backbones.own import as_backbone
-from dsui.backbones.preparation import Preparation
+from dsui.backbones.preparation import Preparation, Readout
 from dsui.backbones.registry import OWN, has_own_backbone, own_backbone, provided_backbone
 from dsui.backbones.spec import call, is_spec, named_function
 from dsui.runs.config import RunConfig
@@ -21,7 +22,7 @@ def buildable_backbone(config: RunConfig) -> Iterator[None]:
     """
     shape = (config.channels, config.size, config.size)
     if is_spec(config.backbone):
-        readout = None if config.preparation is None else str(config.preparation["readout"])
+        readout = None if config.preparation is None else cast(Readout, config.preparation["readout"])
         loaded = load_backbone(config.backbone, size=config.size, pretrained=False, readout=readout)
         with provided_backbone(config.backbone, loaded.backbone):
             yield

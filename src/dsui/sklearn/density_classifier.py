@@ -5,7 +5,7 @@
     model.uncertainty(X_new)         # larger means more likely wrong or foreign
 
 Its parameters and methods follow scikit-learn's rules, so that it works in a Pipeline, in a search over parameters and
-in cross-validation. `dsui.sklearn.feature_network` has the model; images are for `dsui.UncertaintyClassifier`.
+in cross-validation. `dsui.sklearn.feature_network` has the model; images are for `dsui.classifier`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from torch import Tensor
 from dsui.deploy.prediction import Prediction
 from dsui.excerpt import excerpt
 from dsui.outputs import Outputs
+from dsui.runs.acceptance import REASONS
 from dsui.runs.threshold import Threshold, at_coverage
 from dsui.scores import energy, entropy, log_density, sirc
 from dsui.sklearn.feature_network import FeatureNetwork, train_network
@@ -127,7 +128,8 @@ class DensityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def assess(self, X: Any) -> Prediction:  # noqa: N803
         """Everything at once. `label` is never the `reject_label`; `abnormal` says which samples `predict` rejects."""
         outputs = self._outputs(X)
-        probabilities = outputs.probabilities.numpy()
+        probabilities, rejects = outputs.probabilities.numpy(), self.reject_label is not None
+        abnormal = self._abnormal(outputs) if rejects else None
         return Prediction(
             label=self.classes_[outputs.predictions.numpy()],
             probabilities=probabilities,
@@ -135,7 +137,9 @@ class DensityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             entropy=entropy(outputs.logits).exp().numpy(),
             log_density=-_log_density(outputs).numpy(),
             uncertainty=self._uncertainty(outputs),
-            abnormal=None if self.reject_label is None else self._abnormal(outputs),
+            abnormal=abnormal,
+            reason=None if abnormal is None else np.where(abnormal, REASONS["errors"], ""),
+            scores={},
         )
 
     def _check_parameters(self) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from dsui.report.figures.canvas import INK, Drawing, add_legend_below, new_panel, series_styles, shorten, styled
+from dsui.report.figures.canvas import INK, Drawing, add_legend_below, new_panel, series_styles, styled
 from dsui.report.figures.curves import thin_curve
+from dsui.report.figures.names import shorten
 
 MARK_SIZE = 8.0
+READING = "Read it from right to left, as the threshold gets stricter: the lower a line, the better."
 LEAST_COVERAGE = 0.5
 """Where the axis begins, unless the chosen thresholds accept less: few use a model that rejects more."""
 
@@ -45,4 +47,4 @@ def tradeoff_curves(
         add_legend_below(figure, axes)
     last = ", ".join(f"{label} {values[-1].item():.1%}" for label, values in lines.items())
     at = "" if chosen is None else f"At a coverage of {chosen[0]:.1%}: {', '.join(told)}. "
-    return Drawing(name, figure, caption, f"{at}With every in-domain image accepted: {last}.")
+    return Drawing(name, figure, caption, f"{at}With every in-domain image accepted: {last}.", READING)
