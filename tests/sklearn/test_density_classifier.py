@@ -170,9 +170,11 @@ def test_tables_keep_their_names_and_predictions_become_tables() -> None:
     assert model.feature_names_in_.tolist() == columns
     new = pd.DataFrame(TEST, columns=columns, index=np.arange(len(TEST)) + 500)
     found = model.assess(new).to_frame(new.index)
-    assert found.columns.tolist() == ["label", "max_probability", "entropy", "log_density", "uncertainty", "abnormal"]
+    columns_found = ["label", "max_probability", "entropy", "log_density", "uncertainty", "abnormal", "reason"]
+    assert found.columns.tolist() == columns_found
     assert found.index.tolist() == new.index.tolist()
     assert np.array_equal(found["abnormal"], model.predict(new) == "?")
+    assert np.array_equal(found["abnormal"], found["reason"] == "uncertain")
     assert np.array_equal(found["log_density"], model.score_samples(new))
     plain = DensityClassifier().fit(table, LABELS).assess(new).to_frame()
     assert "abnormal" not in plain

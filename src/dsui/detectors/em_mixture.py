@@ -31,7 +31,7 @@ class EMMixture(Detector):
     def _fit(self, train: Outputs) -> None:
         assert train.labels is not None
         samples = em.ClassSamples(train.features, train.labels, train.logits.shape[1])
-        squares = sum(float((chunk.square() * mask[..., None]).sum()) for _, chunk, mask in samples.chunks())
+        squares = sum(float((chunk.square() * weight[..., None]).sum()) for _, chunk, weight in samples.chunks())
         if squares == 0:
             raise ValueError("the features do not vary within any class; fit to more samples that differ.")
         floor = self.floor * squares / train.features.numel()

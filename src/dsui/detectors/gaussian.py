@@ -61,8 +61,8 @@ def fit_shared(z: Tensor, y: Tensor, classes: int, shrinkage: float) -> Gaussian
     """One covariance, of the features around their class's mean. z [N, M], y [N]"""
     samples = ClassSamples(z, y, classes)
     scatter = torch.zeros(samples.size, samples.size, dtype=torch.float64, device=z.device)
-    for _, chunk, mask in samples.chunks():
-        rows = chunk[mask]
+    for _, chunk, weight in samples.chunks():
+        rows = chunk[weight > 0]
         scatter.addmm_(rows.T, rows)
     factor = _factor(scatter / len(z), shrinkage)
     return Gaussians(samples.centre, factor[None], samples.counts)
