@@ -62,8 +62,9 @@ def test_the_shipped_rows_are_those_of_the_grid() -> None:
     )
 
 
-def push_together(class_scores: Tensor, y: Tensor, rho: float) -> Tensor:
-    """`bounded` with the push's sign turned round: other classes pull as the own one does."""
+def push_together(class_scores: Tensor, y: Tensor, rho: float, weights: Tensor | None = None) -> Tensor:
+    """`bounded` of images that all count alike, with the push's sign turned round: other classes pull as the own one does."""
+    assert weights is None
     own = F.one_hot(y, class_scores.shape[1]).bool()
     others = class_scores.masked_fill(own, -math.inf).logsumexp(1) + math.log(rho)
     return F.softplus(-others - objectives.own(class_scores, y)).mean()

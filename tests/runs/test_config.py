@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from dsui.errors import DsuiError
+from dsui.backbones.preparation import Preparation
 from dsui.methods.registry import names, option_kinds
 from dsui.recipe import ADDED_LATER, Recipe
 from dsui.runs.config import RunConfig
@@ -33,6 +34,7 @@ FULL = replace(
     known="cat,dog",
     held_out=0.1,
     skip_bad=True,
+    preparation=Preparation(size=32, edge=36).facts(),
     recipe=replace(
         PLAIN.recipe,
         mean=(0.5, 0.4, 0.3),
@@ -41,6 +43,9 @@ FULL = replace(
         doubles_weight=0.5,
         doubles_copies=3,
         regmixup=0.25,
+        freeze_until="stage4",
+        backbone_rate=0.1,
+        layer_decay=0.7,
     ),
 )
 

@@ -170,8 +170,8 @@ def test_tables_keep_their_names_and_predictions_become_tables() -> None:
     assert model.feature_names_in_.tolist() == columns
     new = pd.DataFrame(TEST, columns=columns, index=np.arange(len(TEST)) + 500)
     found = model.assess(new).to_frame(new.index)
-    columns_found = ["label", "max_probability", "entropy", "log_density", "uncertainty", "abnormal", "reason"]
-    assert found.columns.tolist() == columns_found
+    expected = ["label", "max_probability", "entropy", "log_density", "uncertainty", "abnormal", "reason"]
+    assert found.columns.tolist() == expected
     assert found.index.tolist() == new.index.tolist()
     assert np.array_equal(found["abnormal"], model.predict(new) == "?")
     assert np.array_equal(found["abnormal"], found["reason"] == "uncertain")
