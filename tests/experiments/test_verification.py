@@ -63,7 +63,7 @@ def test_the_shipped_rows_are_those_of_the_grid() -> None:
 
 
 def push_together(class_scores: Tensor, y: Tensor, rho: float, weights: Tensor | None = None) -> Tensor:
-    """`bounded` of images that all count alike, with the push's sign turned round: other classes pull as the own one does."""
+    """`bounded` of images that count alike, with the sign of the push turned round: other classes pull as well."""
     assert weights is None
     own = F.one_hot(y, class_scores.shape[1]).bool()
     others = class_scores.masked_fill(own, -math.inf).logsumexp(1) + math.log(rho)

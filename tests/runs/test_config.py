@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dsui.errors import DsuiError
 from dsui.backbones.preparation import Preparation
+from dsui.errors import DsuiError
 from dsui.methods.registry import names, option_kinds
 from dsui.recipe import ADDED_LATER, Recipe
 from dsui.runs.config import RunConfig
