@@ -203,7 +203,7 @@ def test_a_module_of_ones_own_is_trained_from_its_weights_and_needed_to_load(tmp
     made.save(tmp_path / "model")
     assert json.loads(read_metadata(tmp_path / "model" / "model.safetensors")["config"])["backbone"] == "own:Net"
     for load_it in (UncertaintyClassifier.load, Predictor.load):
-        with pytest.raises(ValueError, match="built on a user's own module, Net; load it in Python with such a"):
+        with pytest.raises(ValueError, match="built on a user's own module, Net; name the function that makes it"):
             load_it(tmp_path / "model")
         with pytest.raises(DsuiError, match="does not hold the weights of dsui on own:Net"):
             load_it(tmp_path / "model", backbone=Net(8))

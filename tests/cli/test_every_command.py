@@ -80,6 +80,9 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder, self.run = folder, folder / "run"
         Image.new("L", (8, 8)).save(folder / "image.png")
+        self.images = folder / "images"
+        self.images.mkdir()
+        Image.new("L", (8, 8)).save(self.images / "image.png")
         text = "data: digits\nbackbone: small\nrecipe: demo\nset: {epochs: 1}\nseeds: [0]\ntasks: [misclassification]\n"
         table = "method: msp\ntable: {task: misclassification, metrics: auroc, scores: entropy}\n"
         (folder / "grid.yaml").write_text(text + table, encoding="utf-8")
@@ -95,6 +98,10 @@ class Place:
         """Every command so that it succeeds; `name` is for what it writes."""
         return {
             ("train",): self.training(name),
+            ("embed",): [
+                *["embed", "--backbone", "torch.nn:Flatten", "--size", "8", "--data", f"folder:{self.images}"],
+                *["--out", self.folder / f"{name}.safetensors"],
+            ],
             ("evaluate",): ["evaluate", self.run, "--tasks", "misclassification"],
             ("compare",): ["compare", self.run, "--reference", "msp"],
             ("reproduce",): ["reproduce", self.folder / "grid.yaml", "--out", self.folder / "study", "--device", "cpu"],
@@ -124,12 +131,13 @@ def _section(each: Any) -> Any:
 
 JSON_KEYS: dict[Words, set[str]] = {
     ("train",): {"run", "weights", "seconds", "figures", "epochs", "seed"},
+    ("embed",): {"file", "images", "features", "classes"},
     ("evaluate",): {"run", "task", "score", "metrics"},
     ("compare",): {"columns", "lines", "note"},
     ("reproduce",): {"study", "cells", "table", "files"},
     ("report",): {"page", "bytes", "figures"},
     ("predict",): {"file", "label", "uncertainty", "error"},
-    ("threshold",): {"columns", "lines", "note"},
+    ("threshold",): {"accepting_by", "asked", "thresholds", "calibration", "sets", "saved", "obstacle"},
     ("data", "list"): {"name", "present", "licence", "source"},
     ("data", "get"): {"name", "root", "fetched", "check"},
     ("data", "check"): {"name", "splits", "absent", "problems"},
@@ -168,7 +176,8 @@ def test_a_quiet_command_prints_nothing_but_its_output(path: Words, place: Place
 def test_the_figures_of_a_run_are_those_of_its_log(place: Place) -> None:
     content = json.loads(dsui(*place.training("logged"), "--json").stdout)
     rows = [json.loads(line) for line in (place.folder / "logged" / "log.jsonl").read_text().splitlines()]
-    assert content["figures"] == {name: rows[-1][name] for name in ("loss", "cross_entropy", "accuracy")}
+    figures = {name: rows[-1][name] for name in ("loss", "cross_entropy", "accuracy", "held_out_accuracy")}
+    assert content["figures"] == figures
     assert content["seconds"] == round(sum(row["seconds"] for row in rows), 3)
     assert Path(content["weights"]).is_file()
     again = dsui(*place.training("logged"), "--resume", "--json", "--quiet")
@@ -197,7 +206,7 @@ def test_json_of_a_study_holds_its_cells_and_table(place: Place) -> None:
         ("dsui.evaluation.tasks.Evaluation.rows", ("evaluate",)),
         ("dsui.report.assembly.sections", ("report",)),
         ("dsui.data.check.check", ("data", "check")),
-        ("dsui.report.comparison.compare", ("compare",)),
+        ("dsui.report.comparison_tables.compare_by_question", ("compare",)),
         ("dsui.data.registry.load", ("train",)),
     ],
 )

@@ -34,8 +34,9 @@ def rows(output: str) -> list[dict[str, Any]]:
 
 
 def test_evaluate_ranks_errors_foreign_features_and_noise_and_says_what_it_leaves_out(place: Path) -> None:
+    foreign = f"features:{place / 'foreign.npz'}"
     result = dsui(
-        "evaluate", place / "run", "--foreign", f"features:{place / 'foreign.npz'}", "--detectors", "knn,odin", "--json"
+        *["evaluate", place / "run", "--tasks", "all", "--foreign", foreign, "--detectors", "knn,odin", "--json"]
     )
     assert result.exit_code == 0, result.output
     found = rows(result.stdout)

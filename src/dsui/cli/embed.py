@@ -59,7 +59,7 @@ def embed(
     A network that stays as it is turns every image into a vector. `dsui train --data features:FILE` then takes
     seconds to minutes on a CPU. A command that was stopped goes on where it was when it is repeated.
 
-    Example: dsui embed --backbone hf:facebook/dinov2-small --data folder:photos --out photos.safetensors
+    Example: dsui embed --backbone hf:NAME --data folder:mine --out m.safetensors
     """
     check_dataset(data)
     check_outside_images("--out", out, data)
