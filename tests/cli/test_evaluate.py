@@ -213,8 +213,8 @@ def test_a_run_has_a_table_for_each_question_that_fits_sixty_columns(run: Path, 
         assert [" ".join(title.split()[:2]).strip(",:") for title in titles] == [
             *("Accuracy and", "Finding errors", "Finding foreign", "Finding noise")
         ]
-    assert max(map(len, shown[2].splitlines())) <= 60
-    assert max(map(len, shown[3].splitlines())) <= 60
+    for text in shown[2:]:  # a command to copy is never broken
+        assert max(len(line) for line in text.splitlines() if not line.startswith("Next: ")) <= 60
 
 
 def test_a_methods_own_score_is_shown_when_asked_for(tmp_path: Path) -> None:

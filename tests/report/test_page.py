@@ -265,16 +265,18 @@ def cells(outline: Outline, caption: str) -> list[str]:
 
 
 def test_the_headline_is_what_the_scores_give(outline: Outline, run_data: dict[str, RunData]) -> None:
-    shown = cells(outline, "Accuracy, and finding errors by their uncertainty")
+    captions = [caption.text for caption in outline.of("caption")]
+
+    def figures(beginning: str) -> list[str]:
+        return cells(outline, next(text for text in captions if text.startswith(beginning)))
+
     for method in ("msp", "dsui"):
         own = run_data[method].own
-        assert f"{100 * own.correct.double().mean():.2f}" in shown
-        for score in ("max_probability", "entropy", "uncertainty"):
-            assert f"{100 * auroc(own.scores[score], ~own.correct):.2f}" in shown
-    assert len(shown) == 2 * 7, "accuracy, and AUROC and AUPR of three scores"
-    foreign = cells(outline, "Finding foreign images by their uncertainty")
-    assert f"{100 * foreign_auroc(run_data['dsui'], 'entropy'):.2f}" in foreign
-    assert len(foreign) == 2 * 6, "AUROC of three scores for photos and noise"
+        assert f"{100 * own.correct.double().mean():.2f}" in figures("Accuracy and calibration")
+        assert f"{100 * auroc(own.scores['uncertainty'], ~own.correct):.2f}" in figures("Finding errors")
+    foreign = figures("Finding foreign images: photos")
+    assert f"{100 * foreign_auroc(run_data['dsui'], 'uncertainty'):.2f}" in foreign
+    assert len(foreign) == 2 * 2, "AUROC and FPR95 of two methods"
 
 
 def foreign_auroc(data: RunData, score: str) -> float:
@@ -292,14 +294,24 @@ def test_curves_tell_the_figures_of_the_scores(built: list[Section], run_data: d
     assert f"energy {100 * auroc(own.scores['energy'], ~own.correct):.2f}" in descriptions["run-2-dsui-errors-roc"]
 
 
-def test_a_headline_table_too_wide_for_paper_is_continued_in_another_that_says_what_it_holds() -> None:
-    sets = ("svhn", "cifar100", "tiny-imagenet")
+def test_the_results_of_several_runs_are_a_table_for_each_question_by_the_recommended_score() -> None:
+    sets = ("svhn", "cifar100")
     scores = ("max_probability", "entropy", "uncertainty")
-    rows = [replace(ROW, foreign=name, score=score, metrics={"auroc": 0.9}) for name in sets for score in scores]
+    found = {"max_probability": 0.7, "entropy": 0.8, "uncertainty": 0.9}
+    rows = [
+        replace(ROW, run=method, method=method, foreign=name, score=score, metrics={"auroc": found[score]})
+        for method in ("dsui", "msp")
+        for name in sets
+        for score in scores
+    ]
     outline = Outline(page("", "", [results_section(rows)]))
-    title = "Finding foreign images by their uncertainty"
-    assert [caption.text for caption in outline.of("caption")] == [title, f"{title}: → tiny-imagenet"]
-    assert [len(cells(outline, caption.text)) for caption in outline.of("caption")] == [6, 3]
+    (title,) = (caption.text for caption in outline.of("caption"))
+    assert title == "Finding foreign images, by uncertainty *"
+    text = results_section(rows).tables[0]
+    assert [text.count(f">{name}") for name in ("svhn", "cifar100", "dsui", "msp")] == [1, 1, 2, 2]
+    assert text.count("90.00") == 4
+    assert "70.00" not in text
+    assert "80.00" not in text
 
 
 def headings(section: Section) -> list[str]:
@@ -559,7 +571,7 @@ def test_runs_beside_count_in_the_tables_by_their_rows_and_are_named_where_the_p
     names = ["the one", "the second", "the third", "the fourth"]
     built = sections([run_facts(shelf / "dsui")], CPU, names=names, beside=facts, foreign=("photos",))
     assert [section.heading for section in built if section.heading.startswith("Run ")] == ["Run the one"]
-    assert "Mean ± deviation over 3 runs." in built[1].tables[0]
+    assert "Mean ± deviation over 3 runs." in built[1].tables[-1]
     assert "the second" not in "".join(built[0].tables + built[0].paragraphs), "only a run in full has a verdict"
     provenance = built[-1]
     assert "the fourth: nothing in results.jsonl, so it is in no table." in provenance.paragraphs

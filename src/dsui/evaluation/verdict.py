@@ -122,7 +122,9 @@ def _how_to_use(facts: Facts) -> str:
         )
     if facts.saved:
         return f"predict with dsui predict {facts.run} IMAGES, which accepts by the saved threshold"
-    return facts.evaluate_again or f"keep a threshold in it with dsui threshold {facts.run} --coverage 0.95 --save"
+    if facts.evaluate_again is not None:
+        return f"see what the threshold saved since lets through, with {facts.evaluate_again}"
+    return f"keep a threshold in it with dsui threshold {facts.run} --coverage 0.95 --save"
 
 
 def _evidence(facts: Facts, findings: Sequence[Finding]) -> Evidence:

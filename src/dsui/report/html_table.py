@@ -15,8 +15,12 @@ FIGURE_SPACE = "\N{FIGURE SPACE}"
 def to_html(table: Table) -> str:
     """A <table> with the title as its caption and the notes below, inside a box that scrolls on its own."""
     shown = [_column(table, place) for place in range(len(table.columns))]
-    lines = sorted(enumerate(table.lines), key=lambda numbered: numbered[1].quoted)
-    body = "".join(_row(line, [cells[number] for cells in shown]) for number, line in lines)
+    body = ""
+    for heading, group in groupby(enumerate(table.lines), key=lambda numbered: numbered[1].heading):
+        if heading:
+            body += f'<tr class="group"><th scope="rowgroup" colspan="{len(shown) + 1}">{escape(heading)}</th></tr>'
+        for number, line in sorted(group, key=lambda numbered: numbered[1].quoted):
+            body += _row(line, [cells[number] for cells in shown])
     label = escape(table.title, quote=True)
     return (
         f'<div class="scroll" role="region" aria-label="{label}" tabindex="0"><table>'
@@ -62,7 +66,7 @@ def _header(table: Table) -> str:
 def _row(line: Line, cells: list[str]) -> str:
     kind = ' class="quoted"' if line.quoted else ""
     shown = "".join(f"<td>{cell}</td>" for cell in cells)
-    return f'<tr{kind}><th scope="row">{_breakable(line.name)}</th>{shown}</tr>'
+    return f'<tr{kind}><th scope="row">{_breakable(line.short_name)}</th>{shown}</tr>'
 
 
 def _breakable(name: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from dataclasses import replace
 
 from dsui.evaluation.results import ResultRow, versions
-from dsui.report.columns import Figure, shared_parts
-from dsui.report.comparison import available, compare
+from dsui.report.comparison import available
+from dsui.report.comparison_questions import usual_figures
+from dsui.report.comparison_tables import compare_by_question
 from dsui.report.figures.method_panels import ATTACKS, MISCLASSIFICATION, PAIRS, panels
 from dsui.report.html_table import text_table, to_html
 from dsui.report.run_data import RunResults
@@ -17,21 +18,6 @@ from dsui.runs.folder import WEIGHTS
 from dsui.runs.model import short_fingerprint
 from dsui.runs.weights import read_metadata
 
-SCORES = ("max_probability", "entropy", "uncertainty", "prediction")
-METRICS = {
-    "accuracy": ("accuracy",),
-    "misclassification": ("auroc", "aupr"),
-    "ood": ("auroc",),
-    "open-set": ("auroc",),
-    "noise": ("auroc",),
-}
-"""The headline figures of each task; the others stand with the runs, and attacks have plots of their own."""
-WIDEST = 7
-"""Columns of a table with deviations and marks that fit a printed page."""
-TABLES = {
-    "Accuracy, and finding errors by their uncertainty": ("accuracy", "misclassification"),
-    "Finding foreign images by their uncertainty": ("ood", "open-set", "noise"),
-}
 ATTACKED = "Under attack by FGSM"
 LINES = (
     "A point without a bar is a single run. A line has a gap where its method has no figure; data sets have no order, "
@@ -40,28 +26,19 @@ LINES = (
 
 
 def results_section(rows: Sequence[ResultRow]) -> Section:
-    """Methods beside each other, with deviations over runs and marks of significance."""
-    tables = []
-    for title, tasks in TABLES.items():
-        figures = [figure for figure in available(rows) if figure.task in tasks and _headline(figure)]
-        for part in _split_to_width(figures):
-            pairs = zip(shared_parts(part), shared_parts(figures), strict=True)
-            own = [text for text, of_all in pairs if text and of_all is None]
-            named = ": ".join(filter(None, (title, ", ".join(own))))
-            tables.append(to_html(compare(rows, part, title=named)))
+    """Methods beside each other, a table for each question by the recommended score, as `dsui compare` prints them;
+    attacks have plots of their own."""
+    figures = [figure for figure in usual_figures(available(rows), rows) if figure.task != "fgsm"]
+    if not figures:
+        return Section("results", "Results", ["Nothing was evaluated but attacks."])
+    found = compare_by_question(rows, figures)
+    *first, last = found.tables
+    tables = [to_html(table) for table in (*first, replace(last, note=" ".join(filter(None, (last.note, found.note)))))]
+    if found.legend.entries:
+        shared = [("all", [found.legend.shared])] if found.legend.shared else []
+        lines = [*shared, *((letter, [text]) for letter, text in found.legend.entries)]
+        tables.append(text_table("What the letters stand for", "letter", ["settings"], lines))
     return Section("results", "Results", tables=tables)
-
-
-def _split_to_width(figures: Sequence[Figure]) -> list[list[Figure]]:
-    """Parts with as many columns as fit a sheet of paper; those of one task and foreign set stay together."""
-    parts: list[list[Figure]] = []
-    for _, group in groupby(figures, lambda figure: (figure.data, figure.backbone, figure.task, figure.foreign)):
-        own = list(group)
-        if parts and len(parts[-1]) + len(own) <= WIDEST:
-            parts[-1].extend(own)
-        else:
-            parts.append(own)
-    return parts
 
 
 def comparison_section(rows: Sequence[ResultRow], attack: str) -> Section:
@@ -114,10 +91,6 @@ def _tables(title: str, facts: Mapping[str, Mapping[str, str]]) -> list[str]:
         whose = next(iter(facts)) if len(facts) == 1 else "the same for all"
         tables.append(text_table(f"{title}: {whose}", "fact", ["value"], shared))
     return tables
-
-
-def _headline(figure: Figure) -> bool:
-    return figure.metric in METRICS.get(figure.task, ()) and figure.score in SCORES
 
 
 def _provenance(run: RunResults) -> dict[str, str]:
