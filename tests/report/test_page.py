@@ -52,6 +52,7 @@ from dsui.runs.weights import load_weights, save_weights
 from dsui.training.distributed import World
 from dsui.training.loop import fit
 from dsui.training.reporter import SilentReporter
+from tests.support import digit_runs
 from tests.support.result_row import ROW
 
 CPU = torch.device("cpu")
@@ -337,6 +338,13 @@ def test_densities_are_shown_of_a_method_that_has_them(built: list[Section]) -> 
         of_run["Run msp"]
     )
     assert {"reliability", "distribution-entropy", "loss", "accuracy"} < names(of_run["Run msp"])
+
+
+def test_a_run_with_doubles_shows_the_components_of_its_upright_classes(tmp_path: Path) -> None:
+    run = digit_runs.own_copy(digit_runs.run("dsui", doubles="turns"), tmp_path / "doubled")
+    section = run_section(collect(run_facts(run)), False, lambda: None)
+    (drawing,) = (each for each in section.all_drawings() if each.name.endswith("-components"))
+    assert [label.get_text() for label in drawing.figure.axes[0].get_yticklabels()] == [str(c) for c in range(10)]
 
 
 def test_what_was_not_evaluated_is_a_sentence_that_says_what_to_run(built: list[Section], shelf: Path) -> None:

@@ -159,6 +159,7 @@ def _densities(data: RunData) -> Section | None:
             section.images.extend(thumbnails(images, torch.tensor([index]), "log_density", classes, is_foreign))
     usage = data.log[-1].get("component_usage") if data.log else None
     if usage:
+        usage = usage[: len(classes)]  # the doubles of classes come behind these
         section.drawings.append(component_usage(f"{key}-components", torch.tensor(usage), classes))
     return section if section.drawings else None
 
