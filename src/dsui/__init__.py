@@ -9,13 +9,14 @@ if TYPE_CHECKING:
     from dsui.classifier import UncertaintyClassifier
     from dsui.deploy.prediction import Prediction
     from dsui.deploy.predictor import Predictor
-    from dsui.head import HeadOutput, MoGMMHead
+    from dsui.head import MoGMMHead
+    from dsui.head_output import HeadOutput
     from dsui.objectives import DualSupervisedLoss
 else:
     # imported when first used: they load PyTorch, and the command line's help and completion shall not wait for it
     _LAZY = {
         "DualSupervisedLoss": "dsui.objectives",
-        "HeadOutput": "dsui.head",
+        "HeadOutput": "dsui.head_output",
         "MoGMMHead": "dsui.head",
         "Prediction": "dsui.deploy.prediction",
         "Predictor": "dsui.deploy.predictor",

@@ -54,7 +54,8 @@ from torch import Tensor
 from dsui.checks import check_choice, check_labels
 from dsui.density import LN_2PI
 from dsui.errors import DivergenceError
-from dsui.head import REGULARIZERS, HeadOutput, MoGMMHead, Regularizer
+from dsui.head import REGULARIZERS, MoGMMHead, Regularizer
+from dsui.head_output import HeadOutput
 
 Objective = Literal["bounded", "posterior", "sgvb", "literal", "printed-stable", "released"]
 

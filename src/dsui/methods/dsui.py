@@ -22,7 +22,9 @@ from torch import Tensor, nn
 
 from dsui.backbones.neck import Ending
 from dsui.checks import check_positive
-from dsui.head import SCALE_AT_START, HeadOutput, MoGMMHead, Regularizer
+from dsui.families.registry import Covariance, name_of
+from dsui.head import SCALE_AT_START, MoGMMHead, Regularizer
+from dsui.head_output import HeadOutput
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
 from dsui.objectives import (
@@ -64,6 +66,9 @@ class DualSupervised(Method):
     scale            where a learned logit scale starts, times M
     project          whether features are projected to the sphere
     logit_scale      whether logits have a learned scale, or the scale one
+    family           what components are: Gaussians or another family (`dsui.families`)
+    covariance       that of Gaussians: a diagonal, one full matrix for all, or a diagonal and some directions
+    rank             how many directions a covariance of low rank has
 
     The layer as printed has project False, logit_scale "one" and kappa None.
     """
@@ -92,12 +97,18 @@ class DualSupervised(Method):
         scale: float = SCALE_AT_START,
         project: bool = True,
         logit_scale: Literal["learned", "one"] = "learned",
+        family: str = "gaussian",
+        covariance: Covariance = "diagonal",
+        rank: int | None = None,
     ) -> None:
         if kappa is not None:
             check_positive("kappa", kappa)
         check_positive("scale", scale)
         layer = {"project": project, "logit_scale": logit_scale, "scale": scale, "kappa": kappa}
         _check_layer(head, layer)
+        name_of(family, covariance, rank, project)
+        if head == "released" and (family, covariance) != ("gaussian", "diagonal"):
+            raise ValueError("the layer of head=released is Gaussian with a diagonal; leave out family and covariance.")
         check_bounded(objective, projects=project and head == "mogmm")
         super().__init__()
         self.network = FeatureNetwork(backbone, channels, recipe, ending=_ending(head, project))
@@ -112,6 +123,9 @@ class DualSupervised(Method):
                 project=project,
                 logit_scale=scale if logit_scale == "learned" else None,
                 temperature=1.0 if kappa is None else max(1.0, features / kappa),
+                covariance=covariance,
+                family=family,
+                rank=rank,
             )
         )
         self.objective = DualSupervisedLoss(objective, rho, gamma, regularizer)
@@ -196,7 +210,7 @@ class DualSupervised(Method):
             "component_usage": [[round(share, 4) for share in row] for row in weights.tolist()],
             "alive": [round(share, 4) for share in (weights >= ALIVE).float().mean(1).tolist()],
             "logit_scale": torch.as_tensor(self.head.logit_scale).item(),
-            "mean_log_variance": self.head.log_variances.mean().item(),
+            **self.head.family.summary(self.head.log_variances),
         }
 
 
