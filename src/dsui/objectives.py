@@ -52,6 +52,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dsui.checks import check_choice, check_labels
+from dsui.companions import COMPANIONS, Companion, check_companion, companion_loss
 from dsui.density import LN_2PI
 from dsui.errors import DivergenceError
 from dsui.head import REGULARIZERS, MoGMMHead, Regularizer
@@ -76,8 +77,9 @@ class DualSupervisedLoss:
     """`loss(out, y, head)` is the whole objective; `loss.terms` then holds its parts, detached.
 
     rho defaults to 1, for `literal` and `printed-stable` to the paper's 4. `regularizer` None leaves Reg out.
-    terms: "cross_entropy", "dual" (the objective's own part) and, where there is one, "regularizer" (without gamma);
-    for `literal` also "own_log_density", ln(w_t GMM_t) / M.
+    `companion` adds another loss, `companion_weight` times (`dsui.companions`).
+    terms: "cross_entropy", "dual" (the objective's own part) and, where there are such, "regularizer" and the companion
+    by its name, both without their factors; for `literal` also "own_log_density", ln(w_t GMM_t) / M.
     """
 
     def __init__(
@@ -86,23 +88,30 @@ class DualSupervisedLoss:
         rho: float | None = None,
         gamma: float = 1e-4,
         regularizer: Regularizer | None = "reg",
+        companion: Companion | None = None,
+        companion_weight: float = 1.0,
     ) -> None:
         check_choice("objective", objective, get_args(Objective))
+        check_choice("companion", companion, (*COMPANIONS, None))
         check_choice("regularizer", regularizer, (*REGULARIZERS, None))
         if rho is None:
             rho = PAPER_RHO if objective in PRINTED else 1.0
-        for name, value in (("rho", rho), ("gamma", gamma)):
+        for name, value in (("rho", rho), ("gamma", gamma), ("companion_weight", companion_weight)):
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name} must be finite and not negative, got {value}.")
         self.objective, self.rho, self.gamma, self.regularizer = objective, rho, gamma, regularizer
+        self.companion, self.companion_weight = companion, companion_weight
         self.terms: dict[str, Tensor] = {}
 
     def __call__(self, out: HeadOutput, y: Tensor, head: MoGMMHead, weights: Tensor | None = None) -> Tensor:
         """`weights` [B] say how much each sample counts; their mean is 1. Only `bounded` takes them."""
         check_labels(y, *out.logits.shape)
         check_bounded(self.objective, projects=head.projection is not None)
+        check_companion(self.companion, projects=head.projection is not None)
         if weights is not None and self.objective != "bounded":
             raise ValueError(f"the objective {self.objective} takes no weights of samples; choose bounded.")
+        if weights is not None and self.companion is not None:
+            raise ValueError(f"the companion {self.companion} takes no weights of samples; leave one of the two out.")
         parts = {"cross_entropy": cross_entropy(out.logits, y, weights), "dual": self._dual(out, y, head, weights)}
         total = parts["cross_entropy"] + parts["dual"]
         if self.regularizer is not None:
@@ -111,6 +120,9 @@ class DualSupervisedLoss:
                 released_regularizer(head) if released else head.regularizer(self.regularizer, out.log_mixing)
             )
             total = torch.add(total, parts["regularizer"], alpha=self.gamma)
+        if self.companion is not None:
+            parts[self.companion] = companion_loss(self.companion, out, y, head)
+            total = torch.add(total, parts[self.companion], alpha=self.companion_weight)
         if self.objective == "literal":
             parts[OWN_DENSITY] = own(out.log_joint, y).mean() / head.in_features
         self.terms = {name: part.detach() for name, part in parts.items()}

@@ -56,7 +56,8 @@ class TiedGaussian(Family):
         constant = log_diagonal.sum() - 0.5 * self.features * LN_2PI
         squares = whitened.square().sum(1, keepdim=True) + centres.square().sum(1)
         value: Tensor = constant + product(whitened, centres) - 0.5 * squares
-        return value.view(len(z), *means.shape[:-1])
+        shaped: Tensor = value.view(len(z), *means.shape[:-1])
+        return shaped
 
     def divergence(self, means: Tensor, log_variances: Tensor | None) -> Tensor:
         """KL[N(a, S) || N(0, I)] = 1/2 (tr S + |a|^2 - ln det S - M), tr S = |L^-1|^2 and ln det S = -2 sum ln L_mm."""

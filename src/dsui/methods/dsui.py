@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from dsui.backbones.neck import Ending
 from dsui.checks import check_positive
+from dsui.companions import Companion, check_companion
 from dsui.families.registry import Covariance, name_of
 from dsui.head import SCALE_AT_START, MoGMMHead, Regularizer
 from dsui.head_output import HeadOutput
@@ -66,6 +67,8 @@ class DualSupervised(Method):
     scale            where a learned logit scale starts, times M
     project          whether features are projected to the sphere
     logit_scale      whether logits have a learned scale, or the scale one
+    companion        another loss beside the objective, or None (`dsui.companions`)
+    companion_weight its weight
     family           what components are: Gaussians or another family (`dsui.families`)
     covariance       that of Gaussians: a diagonal, one full matrix for all, or a diagonal and some directions
     rank             how many directions a covariance of low rank has
@@ -97,6 +100,8 @@ class DualSupervised(Method):
         scale: float = SCALE_AT_START,
         project: bool = True,
         logit_scale: Literal["learned", "one"] = "learned",
+        companion: Companion | None = None,
+        companion_weight: float = 1.0,
         family: str = "gaussian",
         covariance: Covariance = "diagonal",
         rank: int | None = None,
@@ -110,6 +115,7 @@ class DualSupervised(Method):
         if head == "released" and (family, covariance) != ("gaussian", "diagonal"):
             raise ValueError("the layer of head=released is Gaussian with a diagonal; leave out family and covariance.")
         check_bounded(objective, projects=project and head == "mogmm")
+        check_companion(companion, projects=project and head == "mogmm")
         super().__init__()
         self.network = FeatureNetwork(backbone, channels, recipe, ending=_ending(head, project))
         features = self.network.out_features
@@ -128,7 +134,7 @@ class DualSupervised(Method):
                 rank=rank,
             )
         )
-        self.objective = DualSupervisedLoss(objective, rho, gamma, regularizer)
+        self.objective = DualSupervisedLoss(objective, rho, gamma, regularizer, companion, companion_weight)
         self.density_warm_up, self.initialize, self.decay_mixture = density_warm_up, initialize, decay_mixture
         self.capturable = objective != "literal"  # which looks at its own value, to stop when it diverges
         self.partial_gradients = density_warm_up > 0  # variances and mixing weights get none before the densities begin
