@@ -16,7 +16,8 @@ from tests.support.fences import ROOT
 ROOMS = """
 errors excerpt regular_file plain_yaml plain_json plain_pickle schema
 spelling lazy_registry differentiation checks progress host_memory device spreadsheet
-fused matrix_product density divergence em projection families head_output head released companions objectives
+fused matrix_product density divergence em projection families
+head_output head released companions balancing length objectives
 weibull pareto
 outputs score_table scores recipe
 backbones

@@ -51,6 +51,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dsui.balancing import balanced as balanced_output
 from dsui.checks import check_choice, check_labels
 from dsui.companions import COMPANIONS, Companion, check_companion, companion_loss
 from dsui.density import LN_2PI
@@ -63,6 +64,8 @@ Objective = Literal["bounded", "posterior", "sgvb", "literal", "printed-stable",
 PAPER_RHO = 4.0
 """The default of the two objectives that are printed as a pull and a push of log-densities."""
 PRINTED = ("literal", "printed-stable")
+TEMPERED = ("bounded", "posterior", "sgvb")
+"""The objectives made of tempered class scores."""
 LOG_FLOOR = math.log(1e-8)
 DIVERGED = 100.0
 """`literal` stops when the mean log-density of the other classes passes -100 nats per feature dimension;
@@ -77,6 +80,7 @@ class DualSupervisedLoss:
     """`loss(out, y, head)` is the whole objective; `loss.terms` then holds its parts, detached.
 
     rho defaults to 1, for `literal` and `printed-stable` to the paper's 4. `regularizer` None leaves Reg out.
+    `balance` makes the components of a class explain equally many of its samples (`dsui.balancing`).
     `companion` adds another loss, `companion_weight` times (`dsui.companions`).
     terms: "cross_entropy", "dual" (the objective's own part) and, where there are such, "regularizer" and the companion
     by its name, both without their factors; for `literal` also "own_log_density", ln(w_t GMM_t) / M.
@@ -90,6 +94,7 @@ class DualSupervisedLoss:
         regularizer: Regularizer | None = "reg",
         companion: Companion | None = None,
         companion_weight: float = 1.0,
+        balance: bool = False,
     ) -> None:
         check_choice("objective", objective, get_args(Objective))
         check_choice("companion", companion, (*COMPANIONS, None))
@@ -100,7 +105,12 @@ class DualSupervisedLoss:
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name} must be finite and not negative, got {value}.")
         self.objective, self.rho, self.gamma, self.regularizer = objective, rho, gamma, regularizer
-        self.companion, self.companion_weight = companion, companion_weight
+        if balance and objective not in TEMPERED:
+            raise ValueError(
+                f"the objective {objective} is made of untempered densities, whose components are not balanced; choose "
+                f"{' or '.join(TEMPERED)}."
+            )
+        self.companion, self.companion_weight, self.balance = companion, companion_weight, balance
         self.terms: dict[str, Tensor] = {}
 
     def __call__(self, out: HeadOutput, y: Tensor, head: MoGMMHead, weights: Tensor | None = None) -> Tensor:
@@ -112,6 +122,8 @@ class DualSupervisedLoss:
             raise ValueError(f"the objective {self.objective} takes no weights of samples; choose bounded.")
         if weights is not None and self.companion is not None:
             raise ValueError(f"the companion {self.companion} takes no weights of samples; leave one of the two out.")
+        if self.balance:
+            out = balanced_output(out, y, head.temperature)
         parts = {"cross_entropy": cross_entropy(out.logits, y, weights), "dual": self._dual(out, y, head, weights)}
         total = parts["cross_entropy"] + parts["dual"]
         if self.regularizer is not None:

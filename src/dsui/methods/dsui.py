@@ -26,6 +26,7 @@ from dsui.companions import Companion, check_companion
 from dsui.families.registry import Covariance, name_of
 from dsui.head import SCALE_AT_START, MoGMMHead, Regularizer
 from dsui.head_output import HeadOutput
+from dsui.length import LogNormalLength
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
 from dsui.objectives import (
@@ -69,6 +70,9 @@ class DualSupervised(Method):
     logit_scale      whether logits have a learned scale, or the scale one
     companion        another loss beside the objective, or None (`dsui.companions`)
     companion_weight its weight
+    balance          whether the components of a class explain equally many samples (`dsui.balancing`)
+    length           what the length of a feature does at test time: "ball" as above, or "density", a factor of the
+                     density of each class (`dsui.length`), with logits as on the sphere
     family           what components are: Gaussians or another family (`dsui.families`)
     covariance       that of Gaussians: a diagonal, one full matrix for all, or a diagonal and some directions
     rank             how many directions a covariance of low rank has
@@ -102,6 +106,8 @@ class DualSupervised(Method):
         logit_scale: Literal["learned", "one"] = "learned",
         companion: Companion | None = None,
         companion_weight: float = 1.0,
+        balance: bool = False,
+        length: Literal["ball", "density"] = "ball",
         family: str = "gaussian",
         covariance: Covariance = "diagonal",
         rank: int | None = None,
@@ -134,7 +140,10 @@ class DualSupervised(Method):
                 rank=rank,
             )
         )
-        self.objective = DualSupervisedLoss(objective, rho, gamma, regularizer, companion, companion_weight)
+        self.objective = DualSupervisedLoss(objective, rho, gamma, regularizer, companion, companion_weight, balance)
+        if length == "density" and self.head.projection is None:
+            raise ValueError("length=density is about what the sphere drops; choose length=ball, or project=true.")
+        self.length = LogNormalLength(num_classes) if length == "density" else None
         self.density_warm_up, self.initialize, self.decay_mixture = density_warm_up, initialize, decay_mixture
         self.capturable = objective != "literal"  # which looks at its own value, to stop when it diverges
         self.partial_gradients = density_warm_up > 0  # variances and mixing weights get none before the densities begin
@@ -168,6 +177,14 @@ class DualSupervised(Method):
         return int(epoch >= self.density_warm_up)
 
     @torch.no_grad()
+    def complete(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Fit the lengths of the classes' features."""
+        if self.length is None:
+            return
+        norms, labels = zip(*((self(images).norm, y) for images, y in batches), strict=True)
+        self.length.fit(torch.cat(norms), torch.cat(labels))
+
+    @torch.no_grad()
     def begin_phase(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
         if self.phase == 0 or not self.initialize:
             return
@@ -180,7 +197,11 @@ class DualSupervised(Method):
         output: HeadOutput = self(images)
         weight = (self.head.class_weights * self.head.logit_scale).to(output.features.dtype)
         released = isinstance(self.head, ReleasedHead)
-        if self.head.projection is None:
+        log_joint, class_scores = output.log_joint, output.class_scores
+        if self.length is not None:
+            lengths = self.length.log_prob(output.norm)
+            log_joint, class_scores = log_joint + lengths, class_scores + lengths
+        if self.head.projection is None or self.length is not None:
             features, logits, norm = output.features, output.logits, None
         else:
             norm = output.norm
@@ -190,8 +211,8 @@ class DualSupervised(Method):
             features,
             logits,
             norm=norm,
-            class_scores=released_scores(output, self.head) if released else output.class_scores,
-            log_joint=output.log_joint,
+            class_scores=released_scores(output, self.head) if released else class_scores,
+            log_joint=log_joint,
             weight=weight,
         )
 
