@@ -55,7 +55,7 @@ def covariance(family: Family, components: Components, place: tuple[int, int]) -
     return diagonal if directions is None else diagonal + directions[place] @ directions[place].T
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "von-mises-fisher"])
+@pytest.mark.parametrize("name", ["gaussian", "gaussian-tied", "gaussian-low-rank", "student-t"])
 @pytest.mark.parametrize("size", [2, 7, 40])
 def test_densities_are_those_of_scipy(name: str, size: int) -> None:
     family, components = made(name, size=size)
