@@ -11,7 +11,7 @@ import pytest
 from dsui.runtime import OnnxPredictor
 from tests.support.onnx_model import CLASSES, LIMITS, expected_outputs, write_onnx_model
 
-SINGLE = {"rtol": 1e-5, "atol": 1e-6}  # float32 against float64
+SINGLE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6}  # float32 against float64
 
 
 def images(count: int, channels: int = 3, size: int = 8) -> Any:

@@ -67,9 +67,7 @@ def read_model(path: Path) -> ModelFile:
     except ValueError as error:
         raise ModelError(f"{path} is no ONNX file that can be used ({error}); export it again.") from error
     if found is None:
-        raise ModelError(
-            f"{path} was not made by dsui, so its scores are unknown; name a file that `dsui export` wrote."
-        )
+        raise ModelError(f"{path} does not say what it predicts; name a file that `dsui export` wrote.")
     try:
         return ModelFile(content, ModelFacts.from_text(found))
     except ValueError as error:
@@ -89,14 +87,16 @@ class _Reader:
             if field.content is None:
                 continue
             if field.number == METADATA_PROPS:
-                entry = {
-                    each.number: bytes(each.content) for each in self._read(field.content) if each.content is not None
-                }
-                if entry.get(1) == KEY.encode():
-                    found = entry.get(2, b"")
+                key, value = self._entry(field.content)
+                found = value if key == KEY.encode() else found
             elif (kind := WITH_TENSORS["model"].get(field.number)) is not None:
                 self._look_through(field.content, kind, 1)
         return found
+
+    def _entry(self, message: memoryview) -> tuple[bytes, bytes]:
+        """A key and its value."""
+        texts = {each.number: bytes(each.content) for each in self._read(message) if each.content is not None}
+        return texts.get(1, b""), texts.get(2, b"")
 
     def _look_through(self, message: memoryview, kind: str, depth: int) -> None:
         """Raise if a tensor in the message has its values in another file."""
