@@ -69,8 +69,8 @@ class Session:
         taken = [(each.name, each.type, len(each.shape), each.shape[-1:]) for each in found]
         if taken != [(facts.input, kind, rank, [facts.channels])]:
             raise ModelError(
-                f"{self.path} does not take one input {facts.input} of the type {kind} {shape} with {facts.channels} as "
-                "its last size, although its metadata say so; export it again."
+                f"{self.path} does not take one input {facts.input} of the type {kind} {shape} with {facts.channels} "
+                "as its last size, although its metadata say so; export it again."
             )
 
     def _check_outputs(self) -> None:
