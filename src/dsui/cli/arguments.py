@@ -43,7 +43,6 @@ Foreign = Annotated[
         autocompletion=completion(names.foreign),
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
 KeepOutputs = Annotated[
     bool, typer.Option("--cache/--no-cache", help="Keep the network's outputs in the run folders, to reuse them.")
 ]
@@ -55,9 +54,6 @@ StepMode = Annotated[
         help=f"How training steps are executed: {', '.join(MODES)}.",
         autocompletion=completion(lambda: MODES),
     ),
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", help="Print no progress, notes or summaries; errors are still printed.")
 ]
 OwnFunction = Annotated[
     str | None,
@@ -92,13 +88,6 @@ def allow_function(spec: str | None) -> None:
         raise UsageError(f"--backbone {spec}: the run knows this itself; leave it out.")
     check_spec(spec)
     allow(spec)
-
-
-def parse_path(text: str) -> Path:
-    """A path; an empty text, as an unset shell variable gives, is an error, since it would mean the current folder."""
-    if not text:
-        raise UsageError("a path is empty; write . for the current folder.")
-    return Path(text)
 
 
 def check_share(value: float | None) -> float | None:
