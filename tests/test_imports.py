@@ -27,6 +27,7 @@ runs
 training
 evaluation
 deploy
+export
 report
 experiments
 classifier

@@ -1,0 +1,68 @@
+"""`dsui export`: a run as one ONNX file that takes images and decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dsui.cli.arguments import Json, OwnFunction, Quiet, Root, allow_function, parse_path
+from dsui.cli.output import print_json
+from dsui.cli.terminal import print_line
+from dsui.errors import DsuiError
+
+if TYPE_CHECKING:
+    from dsui.export.run_export import Exported
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder of a trained run.", metavar="RUN", parser=parse_path)],
+    file: Annotated[Path, typer.Argument(help="What to write, as model.onnx.", metavar="FILE", parser=parse_path)],
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What the model is called.  [default: the folder's name]")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    root: Root = None,
+    own_function: OwnFunction = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a run as one ONNX file, which needs no PyTorch.
+
+    8-bit images of any size go in; label, probabilities, scores, density and the decision by the saved threshold come
+    out. The file is run by ONNX Runtime on held-out images and only kept if it says what the run says.
+
+    Example: dsui export runs/mine model.onnx
+    """
+    allow_function(own_function)
+    from dsui.cli.progress import ProgressBars, print_note
+    from dsui.cli.terminal import stderr_console
+    from dsui.export.run_export import export_run
+
+    if file.exists() and not force:
+        raise DsuiError(f"{file} exists; add --force to replace it, or choose another name.")
+    console = stderr_console(quiet)
+    with ProgressBars(console) as bars:
+        exported = export_run(run, file, name=name, root=root, progress=bars.update)
+    if as_json:
+        print_json(exported.to_mapping())
+    elif not quiet:
+        for line in _lines(exported):
+            print_line(line)
+    if exported.facts["thresholds"] is None:
+        print_note(console, f"the run keeps no threshold, so the file accepts and rejects nothing; add one with "
+                   f"dsui threshold {run} --coverage 0.95 --save, and export again.")
+
+
+def _lines(exported: Exported) -> list[str]:
+    """What a person sees."""
+    outputs = exported.facts["outputs"]
+    assert isinstance(outputs, list)
+    agreement = exported.agreement
+    return [
+        f"{exported.file}: {exported.name}, {exported.bytes / 1e6:.1f} MB, {exported.nodes:,} operations.",
+        f"In: {exported.facts['input']}. Out: {', '.join(outputs)}.",
+        f"ONNX Runtime agrees with the run on {exported.images}: probabilities within {agreement.probability:.1g}, "
+        f"scores within {max(agreement.relative.values()):.1g} of their size.",
+    ]
