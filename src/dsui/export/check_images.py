@@ -37,6 +37,13 @@ class CheckImages(NamedTuple):
     originals: ImageSet | None = None
     """The data set of held-out images, whose files may be larger."""
 
+    def halves(self) -> tuple[Tensor | None, CheckImages]:
+        """Every second held-out image, to calibrate with, and the others, to measure on; noise is not divided."""
+        if self.labels is None:
+            return None, self
+        half = self._replace(inputs=self.inputs[1::2], labels=self.labels[1::2])
+        return self.inputs[::2], half._replace(source=f"{len(half.inputs):,} held-out images")
+
 
 def images_to_check(predictor: Predictor, made_from: Input, root: Path | None = None) -> CheckImages:
     """Held-out images, or noise."""

@@ -75,7 +75,7 @@ def put(model: ModelProto, key: str, values: Mapping[str, object]) -> None:
     """Write JSON under a key of the metadata, in place of what stood there."""
     kept = [(each.key, each.value) for each in model.metadata_props if each.key != key]
     model.ClearField("metadata_props")
-    for name, value in (*kept, (key, json.dumps(values, ensure_ascii=False, allow_nan=False))):
+    for name, value in (*kept, (key, json.dumps(values, allow_nan=False))):
         model.metadata_props.add(key=name, value=value)
 
 
