@@ -28,6 +28,7 @@ runtime
 training
 evaluation
 deploy
+export
 report
 experiments
 classifier

@@ -11,6 +11,7 @@ from dsui.cli.data import data_app
 from dsui.cli.demo import demo
 from dsui.cli.embed import embed
 from dsui.cli.evaluate import evaluate
+from dsui.cli.export import export
 from dsui.cli.info import info
 from dsui.cli.predict import predict
 from dsui.cli.report import report
@@ -34,6 +35,7 @@ app.command()(reproduce)
 app.command()(report)
 app.command()(predict)
 app.command()(threshold)
+app.command()(export)
 app.add_typer(data_app, name="data")
 app.command()(verify)
 app.command()(info)
