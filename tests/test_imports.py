@@ -18,12 +18,13 @@ errors excerpt regular_file plain_yaml plain_json plain_pickle schema
 spelling lazy_registry differentiation checks progress host_memory device spreadsheet
 fused matrix_product density divergence em projection head released objectives
 weibull pareto
-outputs score_table scores recipe
+outputs score_table scores recipe limits prediction
 backbones
 methods
 detectors
 data
 runs
+runtime
 training
 evaluation
 deploy

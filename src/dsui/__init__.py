@@ -7,17 +7,17 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dsui.classifier import UncertaintyClassifier
-    from dsui.deploy.prediction import Prediction
     from dsui.deploy.predictor import Predictor
     from dsui.head import HeadOutput, MoGMMHead
     from dsui.objectives import DualSupervisedLoss
+    from dsui.prediction import Prediction
 else:
     # imported when first used: they load PyTorch, and the command line's help and completion shall not wait for it
     _LAZY = {
         "DualSupervisedLoss": "dsui.objectives",
         "HeadOutput": "dsui.head",
         "MoGMMHead": "dsui.head",
-        "Prediction": "dsui.deploy.prediction",
+        "Prediction": "dsui.prediction",
         "Predictor": "dsui.deploy.predictor",
         "UncertaintyClassifier": "dsui.classifier",
     }

@@ -23,15 +23,14 @@ Readout = Literal["pooled", "token"]
 FIT = ("crop", "squash")
 READOUTS = ("pooled", "token")
 USUAL_SIZE = 224
-FACTS = record(
-    {
-        "edge": whole(1, LARGEST_SIDE),
-        "fit": choice(*FIT),
-        "interpolation": choice(*FILTERS),
-        "rounds_down": TRUTH,
-        "readout": choice(*READOUTS),
-    }
-)
+RESIZING = {
+    "edge": whole(1, LARGEST_SIDE),
+    "fit": choice(*FIT),
+    "interpolation": choice(*FILTERS),
+    "rounds_down": TRUTH,
+}
+"""What `apply` needs to know, beside `size`."""
+FACTS = record({**RESIZING, "readout": choice(*READOUTS)})
 """What a run's config says of it, beside `size`, `mean` and `std`."""
 
 

@@ -32,9 +32,9 @@ from dsui.spreadsheet import to_csv
 
 if TYPE_CHECKING:
     from dsui.deploy.predictor import Predictor
-    from dsui.deploy.rows import PredictionRow
     from dsui.deploy.score_choice import ScoreChoice
     from dsui.runs.acceptance import Thresholds
+    from dsui.runtime.rows import PredictionRow
 
 PART = ".part"
 """Ends the name of a file of predictions until it is complete."""
@@ -103,7 +103,7 @@ def predict(
     from dsui.cli.terminal import stderr_console
     from dsui.cli.verdict import print_short_verdict
     from dsui.data.feature_file import ENDINGS
-    from dsui.data.folder import image_files
+    from dsui.data.image_files import image_files
     from dsui.deploy.predictor import BATCH, Predictor
     from dsui.deploy.rows import feature_rows, rows
 

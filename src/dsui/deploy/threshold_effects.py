@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from dsui.deploy.scorer import Chooser, ScoredSet
 from dsui.errors import DsuiError
-from dsui.runs.acceptance import Criterion, Thresholds
+from dsui.limits import Criterion
+from dsui.runs.acceptance import Thresholds
 
 OWN = "test"
 """The name of the set whose images are of the model's classes."""
