@@ -26,6 +26,7 @@ detectors
 data
 runs
 runtime
+serving
 training
 evaluation
 deploy

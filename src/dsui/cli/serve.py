@@ -41,9 +41,7 @@ def serve(
     ] = 256,
     files: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Images in a request, at most.")] = 64,
     body: Annotated[float, typer.Option(min=0.001, metavar="MIB", help="Size of a request, at most.")] = 32.0,
-    pixels: Annotated[
-        float, typer.Option(min=0.0001, metavar="MILLIONS", help="Pixels of an image, at most.")
-    ] = 50.0,
+    pixels: Annotated[float, typer.Option(min=0.0001, metavar="MILLIONS", help="Pixels of an image, at most.")] = 50.0,
     seconds: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="For a whole request.")] = 30.0,
     drain: Annotated[
         float,

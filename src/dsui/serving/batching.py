@@ -128,7 +128,7 @@ class Batcher(Generic[Result]):
             begin = time.perf_counter()
             try:
                 whole = await loop.run_in_executor(self._worker, self._predict, inputs)
-            except Exception as error:  # noqa: BLE001 - whoever waits for the batch must hear of it, and the next go on
+            except Exception as error:  # whoever waits for the batch must hear of it, and the next go on
                 for each in chosen:
                     if not each.result.done():
                         each.result.set_exception(error)

@@ -52,7 +52,8 @@ class Gate:
         given = headers.get(b"x-request-id", b"")
         number = given if NUMBER.fullmatch(given) else token_hex(8).encode()
         answer = _Answer(send, number, self._state)
-        scope.setdefault("state", {})["request_fields"] = fields = {}
+        fields: dict[str, object] = {}
+        scope.setdefault("state", {})["request_fields"] = fields
         self._metrics.open_requests.inc()
         problem: Exception | None = None
         try:
@@ -60,7 +61,7 @@ class Gate:
             await self._app(scope, receive, answer)
         except Refusal as refusal:
             await answer.refuse(refusal)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client gets a sentence and the log the rest
+        except Exception as error:  # whatever it is, the client gets a sentence and the log the rest
             problem = error
             sentence = f"the server failed to answer this; its log says more under {number.decode()}."
             await answer.refuse(Refusal(500, sentence))

@@ -49,7 +49,7 @@ class Metrics:
     """The series of one server."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # they double the lines
+        disable_created_metrics()  # type: ignore[no-untyped-call] # they double the lines
         self.registry = CollectorRegistry()
         new = self.registry
         self.requests = Counter(
@@ -74,7 +74,9 @@ class Metrics:
             ["model", "decision"],
             registry=new,
         )
-        self.refused = Counter(f"{PREFIX}_refused", "Requests that were not answered, by status.", ["status"], registry=new)
+        self.refused = Counter(
+            f"{PREFIX}_refused", "Requests that were not answered, by status.", ["status"], registry=new
+        )
         self.info = Gauge(f"{PREFIX}_model_info", "1 for the model in use.", ["model", "version"], registry=new)
         self.reloads = Counter(f"{PREFIX}_reloads", "Reloads by result.", ["model", "result"], registry=new)
         self.stale = Gauge(

@@ -29,7 +29,13 @@ def page_router() -> APIRouter:
 def content_policy(html: str) -> str:
     """Lets the browser run this script and these styles, by their hashes, and nothing else; requests go to this server
     alone."""
-    allowed = ["default-src 'none'", "connect-src 'self'", "img-src blob: data:", "base-uri 'none'", "form-action 'none'"]
+    allowed = [
+        "default-src 'none'",
+        "connect-src 'self'",
+        "img-src blob: data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
     allowed.append("frame-ancestors 'none'")
     for tag, directive in INLINE.items():
         (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL)

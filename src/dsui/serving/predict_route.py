@@ -14,7 +14,6 @@ from dsui.serving.answers import answer_about, answer_without
 from dsui.serving.batching import Ticket
 from dsui.serving.body import announced_size, read_body
 from dsui.serving.documents import PREDICT, ModelName
-from dsui.serving.image_size import check_pixels
 from dsui.serving.multipart import UploadedFile, parse_files
 from dsui.serving.refusal import Refusal
 from dsui.serving.served_model import ServedModel
@@ -83,13 +82,8 @@ async def _predict_one(
 ) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     try:
-        pixels = await loop.run_in_executor(state.decoders, _prepared, model, file.content, state.settings.pixels)
+        pixels = await loop.run_in_executor(state.decoders, model.prepare, file.content, state.settings.pixels)
     except ImageError as error:
         slot.count_unreadable()
         return answer_without(file.name, shorten(error))
     return answer_about(model, file.name, await model.batcher.submit(pixels[None], ticket), every_class)
-
-
-def _prepared(model: ServedModel, content: bytes, most_pixels: int) -> Any:
-    check_pixels(content, most_pixels)
-    return model.prepare(content)

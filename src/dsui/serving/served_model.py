@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsui.data.decode import stored_size
 from dsui.errors import DsuiError
 from dsui.regular_file import read_regular
-from dsui.runtime import OnnxPredictor, Prediction
+from dsui.runtime import ImageError, OnnxPredictor, Prediction
 from dsui.serving.batching import Batcher
 from dsui.serving.logs import write_event
 from dsui.serving.scale import Scale
@@ -70,8 +71,11 @@ class ServedModel:
             return self.predictor.predict_prepared(inputs)
         return self.predictor.predict(inputs, len(inputs))
 
-    def prepare(self, content: bytes) -> NDArray[np.uint8]:
+    def prepare(self, content: bytes, most_pixels: int) -> NDArray[np.uint8]:
         """[size, size, C] of the bytes of an image file; an ImageError says what is wrong with them."""
+        width, height = stored_size(content)
+        if width * height > most_pixels:
+            raise ImageError(f"its header announces {width} x {height} pixels, more than {most_pixels:,}")
         return self.predictor.prepare(content)
 
     def class_indices(self, prediction: Prediction) -> NDArray[np.int64]:

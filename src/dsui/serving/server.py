@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def serve(
     announce: Callable[[str, ServingState], None],
 ) -> None:
     """Serve until SIGTERM or Ctrl-C. `announce` is told the address, once it is open."""
+    warnings.filterwarnings("ignore", module="PIL")  # about odd files, and about large ones, which have a limit here
     listener = _listen(host, port)
     with listener:
         app = create_app(models, settings)
@@ -63,7 +65,9 @@ def _listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise DsuiError(f"{host}:{port} cannot be listened on ({error.strerror}); choose another --port or --host.") from error
+        raise DsuiError(
+            f"{host}:{port} cannot be listened on ({error.strerror}); choose another --port or --host."
+        ) from error
 
 
 def _address(listener: socket.socket) -> str:

@@ -52,7 +52,7 @@ class ModelSlot:
                 self.metrics.stale.labels(self.name).set(1)
                 self.metrics.reloads.labels(self.name, "failed").inc()
                 write_event(
-                    logging.ERROR, "reload failed", model=self.name, version=self.current.version, error=str(error),
+                    logging.ERROR, "reload failed", model=self.name, version=self.current.version, reason=str(error),
                     kept=True,
                 )  # fmt: skip
                 return False

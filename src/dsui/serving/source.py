@@ -34,7 +34,9 @@ def exported(source: Path, folder: Path) -> Path:
     if not source.is_dir():
         raise DsuiError(f"there is no {source}; name a file model.onnx, or the folder of a run.")
     if find_spec("torch") is None:
-        raise DsuiError(f"{source} is the folder of a run, which needs PyTorch; serve the file of `dsui export` instead.")
+        raise DsuiError(
+            f"{source} is the folder of a run, which needs PyTorch; serve the file of `dsui export` instead."
+        )
     handle, name = tempfile.mkstemp(suffix=ENDING, dir=folder)
     os.close(handle)
     command = [sys.executable, "-m", "dsui", "export", str(source), name, "--quiet"]

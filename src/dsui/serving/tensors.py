@@ -115,7 +115,8 @@ def _of_numbers(data: list[Any], dtype: np.dtype[Any], shape: tuple[int, ...], c
     kinds = {"b": "b", "f": "iuf"}.get(dtype.kind, "iu")
     if values.size != count or (values.dtype.kind not in kinds and count):
         raise Refusal(
-            400, f"the tensor's data are not the {count:,} numbers of {dtype.name} that its shape {list(shape)} asks for."
+            400,
+            f"the tensor's data are not the {count:,} numbers of {dtype.name} that its shape {list(shape)} asks for.",
         )
     if dtype.kind in "iu" and count:
         bounds = np.iinfo(dtype)
