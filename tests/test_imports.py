@@ -16,6 +16,7 @@ from tests.support.fences import ROOT
 ROOMS = """
 errors excerpt regular_file plain_yaml plain_json plain_pickle schema
 spelling lazy_registry differentiation checks progress host_memory device spreadsheet
+monitoring
 fused matrix_product density divergence em projection head released objectives
 weibull pareto
 outputs score_table scores recipe limits prediction
@@ -25,6 +26,7 @@ detectors
 data
 runs
 runtime
+serving
 training
 evaluation
 deploy

@@ -16,6 +16,7 @@ from dsui.cli.info import info
 from dsui.cli.predict import predict
 from dsui.cli.report import report
 from dsui.cli.reproduce import reproduce
+from dsui.cli.serve import serve
 from dsui.cli.start import make_app, start
 from dsui.cli.threshold import threshold
 from dsui.cli.train import train
@@ -36,6 +37,7 @@ app.command()(report)
 app.command()(predict)
 app.command()(threshold)
 app.command()(export)
+app.command()(serve)
 app.add_typer(data_app, name="data")
 app.command()(verify)
 app.command()(info)

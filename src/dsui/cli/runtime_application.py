@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dsui.cli.predict_onnx import predict
+from dsui.cli.serve import serve
 from dsui.cli.start import make_app, start
 
 app = make_app(
@@ -11,6 +12,7 @@ app = make_app(
     "Example: dsui predict model.onnx photos"
 )
 app.command()(predict)
+app.command()(serve)
 
 
 def main() -> None:

@@ -123,6 +123,15 @@ def read_header(path: Path) -> Header:
             raise _explained(error, path) from error
 
 
+def stored_size(content: bytes) -> tuple[int, int]:
+    """(width, height) by the header of an image file's bytes; nothing is decoded. It may be used in threads."""
+    try:
+        with _opened(content) as image:
+            return image.size
+    except Exception as error:
+        raise _explained(error, content) from error
+
+
 def decode_image(file: Path | bytes, channels: int) -> Image.Image:
     """The decoded image in mode L (1 channel) or RGB (3), of a file or of the bytes of one."""
     try:
