@@ -3,7 +3,6 @@
 They are imported when first used, so that the commands of dsui-runtime can import from here without loading the others.
 """
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 __all__ = ["app", "main"]
@@ -17,5 +16,7 @@ else:
             raise AttributeError(f"module 'dsui.cli' has no attribute {name!r}")
         from importlib import import_module
 
-        every = find_spec("dsui.cli.application") is not None
-        return getattr(import_module(f"dsui.cli.{'application' if every else 'runtime_application'}"), name)
+        from dsui.installed import has_everything
+
+        module = "dsui.cli.application" if has_everything() else "dsui.cli.runtime_application"
+        return getattr(import_module(module), name)

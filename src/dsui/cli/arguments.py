@@ -90,21 +90,6 @@ def allow_function(spec: str | None) -> None:
     allow(spec)
 
 
-def check_share(value: float | None) -> float | None:
-    """Callback of an option for a share of the images in [0, 1)."""
-    if value is not None and not 0 <= value < 1:
-        advice = f"write {value / 100:g} for {value:g} %" if 1 < value <= 100 else "write one as 0.05 or 0.95"
-        raise typer.BadParameter(f"{value:g} is not a share of the images below 1; {advice}.")
-    return value
-
-
-def check_positive_share(value: float | None) -> float | None:
-    """Callback of an option for a share of the images in (0, 1)."""
-    if value == 0:
-        raise typer.BadParameter("0 is not a share of the images between 0 and 1; write one as 0.05 or 0.95.")
-    return check_share(value)
-
-
 def check_name(kind: str, name: str, choices: Iterable[str]) -> str:
     """The name, or a UsageError that suggests the nearest choice."""
     every = list(choices)

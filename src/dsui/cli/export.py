@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli.arguments import OwnFunction, Root, allow_function
-from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.cli.errors import UsageError
 from dsui.cli.json_output import print_json
+from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.cli.terminal import print_line, stdout_console
 from dsui.errors import DsuiError
 

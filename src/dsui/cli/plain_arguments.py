@@ -20,3 +20,18 @@ def parse_path(text: str) -> Path:
     if not text:
         raise UsageError("a path is empty; write . for the current folder.")
     return Path(text)
+
+
+def check_share(value: float | None) -> float | None:
+    """Callback of an option for a share of the images in [0, 1)."""
+    if value is not None and not 0 <= value < 1:
+        advice = f"write {value / 100:g} for {value:g} %" if 1 < value <= 100 else "write one as 0.05 or 0.95"
+        raise typer.BadParameter(f"{value:g} is not a share of the images below 1; {advice}.")
+    return value
+
+
+def check_positive_share(value: float | None) -> float | None:
+    """Callback of an option for a share of the images in (0, 1)."""
+    if value == 0:
+        raise typer.BadParameter("0 is not a share of the images between 0 and 1; write one as 0.05 or 0.95.")
+    return check_share(value)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli.arguments import Device, OwnFunction, allow_function, check_positive_share, select_device
+from dsui.cli.arguments import Device, OwnFunction, allow_function, select_device
 from dsui.cli.errors import UsageError
-from dsui.cli.plain_arguments import Json, Quiet, parse_path
+from dsui.cli.plain_arguments import Json, Quiet, check_positive_share, parse_path
 from dsui.cli.predict_onnx import ENDING, predict_by_file
 from dsui.cli.prediction_rows import Batch, RowsFile, RowWriter, asks_for_json
 from dsui.cli.score_options import DetectorName, ForeignScore, Score, Two, parse_choice

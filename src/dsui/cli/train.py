@@ -19,13 +19,12 @@ from dsui.cli.arguments import (
     Weights,
     check_name,
     check_outside_images,
-    check_share,
     select_device,
 )
 from dsui.cli.errors import FAILED, UsageError, as_usage_errors, print_error
 from dsui.cli.json_output import print_json
 from dsui.cli.names import completion
-from dsui.cli.plain_arguments import Json, Quiet, parse_path
+from dsui.cli.plain_arguments import Json, Quiet, check_share, parse_path
 from dsui.data.registry import FEATURES, FOLDER, OWN
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dsui.runtime.inputs import ImageForm
 from dsui.errors import DsuiError
 from dsui.export.preparation_graph import IMAGES, PIXELS, preparation_graph
+from dsui.runtime.inputs import ImageForm
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto

@@ -12,12 +12,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from dsui.data.decode import ImageError, decode_image, pixels, prepared
 from dsui.data.dataset import ImageSet, Subset
+from dsui.data.decode import ImageError, decode_image, pixels, prepared
 from dsui.data.folder import FolderSet
-from dsui.runtime.inputs import ImageForm
 from dsui.export.onnx_session import Session
 from dsui.export.preparation_graph import preparation_graph
+from dsui.runtime.inputs import ImageForm
 
 MOST_FILES = 12
 SIDES = ((0.6, 0.8), (1.0, 1.5), (1.7, 1.0), (2.3, 3.1), (5.0, 4.0))
