@@ -42,7 +42,7 @@ def files(tmp_path: Path) -> list[Path]:
     paths = []
     for number, colour in enumerate(COLOURS):
         picture = Image.new("RGB", (60, 40), "black")
-        picture.paste(colour, (10, 0, 50, 40))
+        picture.paste(colour, (4, 0, 56, 40))
         paths.append(tmp_path / f"{number}.png")
         picture.save(paths[-1])
     return paths
