@@ -51,10 +51,10 @@ def trace(graph: DecisionGraph, input_name: str) -> TracedGraph:
     try:
         with _quiet():
             program = torch.export.export(graph, (example,), dynamic_shapes=({0: images},), strict=False)
-            program = program.run_decompositions(
-                {torch.ops.aten.digamma.default: digamma, torch.ops.aten.lgamma.default: lgamma}
-            )
-            program.graph_module.graph.eliminate_dead_code()
+            program.graph.eliminate_dead_code()  # most scores: translating them would take most of the time
+            own = {torch.ops.aten.digamma.default: digamma, torch.ops.aten.lgamma.default: lgamma}
+            if any(node.target in own for node in program.graph.nodes):
+                program = program.run_decompositions(own)
             exported = torch.onnx.export(
                 program,
                 dynamo=True,
