@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Query
-
-ModelName = Annotated[
-    str | None, Query(max_length=200, description="The name of the model; the first where none is named.")
-]
 Document = dict[str, Any]
 
 ERROR: Document = {
@@ -177,6 +172,20 @@ PREDICT["description"] = (
 )
 PREDICT["responses"][422] = {"description": "No file could be used.", "content": _json({"anyOf": [PREDICTIONS, ERROR]})}
 PREDICT["openapi_extra"] = {
+    "parameters": [
+        {
+            "name": "model",
+            "in": "query",
+            "description": "The name of a model; the first where none is named.",
+            "schema": {"type": "string"},
+        },
+        {
+            "name": "probabilities",
+            "in": "query",
+            "description": "List every class and not only the nearest.",
+            "schema": {"type": "boolean", "default": False},
+        },
+    ],
     "requestBody": {
         "required": True,
         "content": {
@@ -192,7 +201,7 @@ PREDICT["openapi_extra"] = {
             "image/*": {"schema": {"type": "string", "format": "binary"}},
             "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
         },
-    }
+    },
 }
 INFER = _route(
     "Outputs of a model for a tensor, by the Open Inference Protocol.",
