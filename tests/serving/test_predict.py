@@ -38,7 +38,7 @@ def test_a_raw_image_gets_label_scores_decision_and_the_reason(client: TestClien
         assert by_name == pytest.approx(wanted, abs=1e-5)
         assert [each["probability"] for each in answer["classes"]] == sorted(by_name.values(), reverse=True)
         # its calibration is uniform from 0 to 2/3
-        assert answer["uncertainty_percentile"] == pytest.approx(min(100, 150 * oracle["uncertainty"][0]), abs=0.1)
+        assert answer["percentiles"]["uncertainty"] == pytest.approx(min(100, 150 * oracle["uncertainty"][0]), abs=0.1)
 
 
 def test_files_of_a_form_are_answered_in_their_order_and_a_bad_one_says_why(client: TestClient) -> None:

@@ -11,7 +11,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import pytest
 from tests.support.onnx_model import write_onnx_model
 from tests.support.server import PATIENCE, Server, png, running_server, wait_for
 
-SECONDS = 1.0
+SECONDS = 2.0
 """The limit of time of the shared server."""
 
 
@@ -73,8 +73,12 @@ def test_the_process_needs_no_torch(server: Server) -> None:
 
 def test_ten_thousand_tiny_files_in_one_request_are_refused_at_once(server: Server) -> None:
     files = [("files", (f"{number}.png", b"x")) for number in range(10_000)]
+    form = httpx.Request("POST", server.address, files=files)
+    content, kind = form.read(), form.headers["content-type"]
     begin = time.monotonic()
-    found = httpx.post(f"{server.address}/v1/predict", files=files, timeout=PATIENCE)
+    found = httpx.post(
+        f"{server.address}/v1/predict", content=content, headers={"content-type": kind}, timeout=PATIENCE
+    )
     assert found.status_code == 413
     assert "64 files" in found.json()["error"]
     assert time.monotonic() - begin < 20  # a second when written; a busy machine is slower
@@ -128,10 +132,13 @@ def test_a_body_that_trickles_is_ended_by_the_limit_of_time(server: Server) -> N
     assert alive(server)
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /v1/pre", head(10)[:-2]], ids=["nothing", "half a line", "half a head"])
-def test_a_head_that_does_not_come_is_not_waited_for(server: Server, sent: bytes) -> None:
+def test_a_head_that_does_not_come_is_not_waited_for(server: Server) -> None:
     begin = time.monotonic()
-    assert answer_to(sent, server) == b""
+    with ExitStack() as closing_all:
+        connections = [closing_all.enter_context(server.connect()) for _ in range(3)]
+        for connection, sent in zip(connections, (b"", b"POST /v1/pre", head(10)[:-2]), strict=True):
+            connection.sendall(sent)
+        assert [read_all(connection) for connection in connections] == [b"", b"", b""]
     assert SECONDS - 0.1 < time.monotonic() - begin < PATIENCE
 
 

@@ -26,9 +26,10 @@ IMAGE: Document = {
         "label": TEXT,
         "probability": {**NUMBER, "description": "Of the label."},
         "uncertainty": {**NUMBER, "description": "Larger means more likely wrong or foreign."},
-        "uncertainty_percentile": {
-            **NUMBER,
-            "description": "The share of the held-out images with a smaller uncertainty, in percent.",
+        "percentiles": {
+            "type": "object",
+            "additionalProperties": {"type": "number"},
+            "description": "For each calibrated score, the share of the held-out images with a smaller one, in percent.",
         },
         "log_density": {**NUMBER, "description": "Of the features; small means foreign."},
         "scores": {"type": "object", "additionalProperties": NUMBER, "description": "Those that have thresholds."},
@@ -56,7 +57,7 @@ PREDICTED: Document = {
             "label": "cat",
             "probability": 0.97,
             "uncertainty": -1.2,
-            "uncertainty_percentile": 41.0,
+            "percentiles": {"uncertainty": 41.0, "foreignness": 12.5},
             "log_density": -35.1,
             "scores": {"uncertainty": -1.2},
             "decision": "accept",
