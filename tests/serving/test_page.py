@@ -1,4 +1,4 @@
-"""The page in a real browser: a person drops an image and reads the verdict, with mouse or keyboard, in light and dark."""
+"""The page in a real browser: a person drops an image and reads the verdict, in light and dark."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ IMAGE: Document = {
         "percentiles": {
             "type": "object",
             "additionalProperties": {"type": "number"},
-            "description": "For each calibrated score, the share of the held-out images with a smaller one, in percent.",
+            "description": "By calibrated score: the share of the held-out images with a smaller one, in percent.",
         },
         "log_density": {**NUMBER, "description": "Of the features; small means foreign."},
         "scores": {"type": "object", "additionalProperties": NUMBER, "description": "Those that have thresholds."},
@@ -212,3 +212,10 @@ INFER = _route(
 )
 INFER["responses"][200]["content"]["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
 INFER["openapi_extra"] = {"requestBody": {"required": True, "content": _json(INFERENCE, INFERENCE_EXAMPLE)}}
+
+
+def complete(document: Document) -> Document:
+    """The document of FastAPI, with the fields of examples that it leaves out because they are null."""
+    answer = document["paths"]["/v1/predict"]["post"]["responses"]["200"]["content"]["application/json"]
+    answer["example"] = PREDICTED
+    return document
