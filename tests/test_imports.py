@@ -14,7 +14,7 @@ from importlib.util import resolve_name
 from tests.support.fences import ROOT
 
 ROOMS = """
-errors excerpt regular_file plain_yaml plain_json plain_pickle schema
+errors excerpt regular_file plain_yaml plain_json plain_pickle schema installed
 spelling lazy_registry differentiation checks progress host_memory device spreadsheet
 monitoring
 fused matrix_product density divergence em projection head released objectives
@@ -30,6 +30,7 @@ serving
 training
 evaluation
 deploy
+export
 report
 experiments
 classifier

@@ -1,9 +1,14 @@
 """dsui: know when an image classifier should not be trusted."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dsui.installed import check_versions
 
 __all__ = ["DualSupervisedLoss", "HeadOutput", "MoGMMHead", "Prediction", "Predictor", "UncertaintyClassifier"]
 __version__ = "0.1.0"
+
+check_versions(Path(__file__).parents[1])
 
 if TYPE_CHECKING:
     from dsui.classifier import UncertaintyClassifier
@@ -27,4 +32,9 @@ else:
             raise AttributeError(f"module 'dsui' has no attribute {name!r}")
         from importlib import import_module
 
-        return getattr(import_module(_LAZY[name]), name)
+        try:
+            return getattr(import_module(_LAZY[name]), name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").split(".")[0] not in {"dsui", "torch"}:
+                raise
+            raise ImportError(f"dsui.{name} is not in dsui-runtime; run pip install dsui.") from error

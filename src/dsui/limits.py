@@ -52,6 +52,12 @@ def reasons(limits: Sequence[Limit], rejecting: Iterable[Sequence[bool]]) -> lis
     return [" and ".join(word for word, rejects in zip(words, each, strict=True) if rejects) for each in rejecting]
 
 
+def effect(limits: Iterable[Limit], coverage: float, risk: float, images: int) -> str:
+    """What limits do to the calibration images, in a sentence: the share that is accepted, and that of errors in it."""
+    shares = f"{coverage:.1%} of the {images:,} calibration images, {risk:.1%} of those wrong"
+    return f"Accepting {description(limits)}: {shares}."
+
+
 def description(limits: Iterable[Limit]) -> str:
     """As in "uncertainty up to 3.906 and foreignness up to -12.41"."""
     return " and ".join(f"{limit.score} up to {limit.value:.4g}" for limit in limits)

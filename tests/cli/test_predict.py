@@ -23,7 +23,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from dsui.cli import app, main
-from dsui.cli.predict import _to_json
+from dsui.cli.prediction_rows import to_json_lines
 from dsui.data.registry import load
 from dsui.deploy.predictor import Predictor
 from dsui.runs.files import open_exclusively
@@ -255,7 +255,7 @@ def test_nothing_to_predict_is_told_and_leaves_no_file(dsui: Predict, place: Pla
 
 
 def test_what_is_no_number_is_null_in_json() -> None:
-    text = _to_json([PredictionRow("a.png", "0", math.nan, math.inf)])
+    text = to_json_lines([PredictionRow("a.png", "0", math.nan, math.inf)])
     assert json.loads(text, parse_constant=pytest.fail)["probability"] is None
 
 

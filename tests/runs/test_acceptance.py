@@ -12,7 +12,8 @@ from torch import Tensor
 from dsui.errors import DsuiError
 from dsui.limits import Criterion, Finds, Limit
 from dsui.runs.acceptance import Thresholds, choose
-from dsui.runs.threshold import CONFIDENCE, at_coverage, at_risk
+from dsui.runs.risk_control import CONFIDENCE
+from dsui.runs.threshold import at_coverage, at_risk
 
 BOTH: dict[str, Finds] = {"uncertainty": "errors", "foreignness": "foreign images"}
 TWO = Thresholds(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 OPSET, IR = 18, 9
-LIMITS = {
+LIMITS: dict[str, dict[str, Any]] = {
     "uncertainty": {"score": "uncertainty", "value": 0.3, "finds": "errors"},
     "foreignness": {"score": "foreignness", "value": 0.4, "finds": "foreign images"},
 }
@@ -135,7 +135,7 @@ def graph_of(features: bool, channels: int, classes: int, density: bool, limits:
     nodes += [node("LessOrEqual", [name, f"most_{name}"], [each]) for name, each in zip(limits, accepting, strict=True)]
     if limits:
         nodes.append(node("And" if len(limits) == 2 else "Identity", accepting, ["accepted"]))
-    floats = {"uncertainty": ["N"], "probabilities": ["N", classes]}
+    floats: dict[str, list[str | int | None]] = {"uncertainty": ["N"], "probabilities": ["N", classes]}
     floats |= {"foreignness": ["N"], "log_density": ["N"]} if density else {}
     value = helper.make_tensor_value_info
     outputs = [value("label", TensorProto.INT64, ["N"])]

@@ -19,6 +19,9 @@ from dsui.schema import TRUTH, choice, record, whole
 
 FILTERS = {each.name.lower(): each for each in Image.Resampling}
 LARGEST_SIDE = 1 << 16
+LARGEST_RESIZED = 1 << 24
+"""Pixels. A strip of 1 x 50,000,000 pixels would fill the memory once its shorter side is `edge`. Beyond this, only what
+is cut out is computed. A level may then differ by one (and `nearest` take a neighbour), by how places are rounded."""
 Readout = Literal["pooled", "token"]
 FIT = ("crop", "squash")
 READOUTS = ("pooled", "token")
@@ -72,6 +75,10 @@ class Preparation:
         shorter = min(width, height)
         width, height = (self.edge if side == shorter else int(self.edge * side / shorter) for side in (width, height))
         left, top = (self._margin(side) for side in (width, height))
+        if width * height > LARGEST_RESIZED:
+            across, down = image.width / width, image.height / height
+            box = (left * across, top * down, (left + self.size) * across, (top + self.size) * down)
+            return image.resize((self.size, self.size), resample, box)
         return image.resize((width, height), resample).crop((left, top, left + self.size, top + self.size))
 
     def _margin(self, side: int) -> int:

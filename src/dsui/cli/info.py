@@ -10,8 +10,9 @@ from importlib import metadata
 from pathlib import Path
 
 from dsui import __version__
-from dsui.cli.arguments import Json, Quiet, Root
-from dsui.cli.output import print_json
+from dsui.cli.arguments import Root
+from dsui.cli.json_output import print_json
+from dsui.cli.plain_arguments import Json, Quiet
 from dsui.cli.terminal import stdout_console
 
 NEEDED = ("torch", "numpy", "scipy", "scikit-learn", "pillow", "safetensors", "pyyaml", "typer", "rich")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli.arguments import Json, Quiet, parse_path
 from dsui.cli.errors import UsageError
+from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.cli.terminal import print_line
 from dsui.errors import DsuiError
 

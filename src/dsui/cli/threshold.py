@@ -11,29 +11,19 @@ import typer
 from dsui.cli.arguments import (
     Device,
     Foreign,
-    Json,
     KeepOutputs,
     OwnFunction,
-    Quiet,
     Root,
     SkipBad,
     allow_function,
     parse_foreign,
-    parse_path,
     select_device,
     split_names,
 )
 from dsui.cli.errors import UsageError
-from dsui.cli.output import (
-    Format,
-    TableFile,
-    TableFormat,
-    check_format,
-    file_format,
-    print_json,
-    write_table,
-    write_text,
-)
+from dsui.cli.json_output import print_json
+from dsui.cli.output import Format, TableFile, TableFormat, check_format, file_format, write_table, write_text
+from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.cli.score_options import DetectorName, ForeignScore, Score, Two, parse_choice
 from dsui.errors import DsuiError
 from dsui.excerpt import excerpt

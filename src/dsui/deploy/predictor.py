@@ -159,11 +159,16 @@ class Predictor:
         facts = self.model.facts
         if not facts.config.on_features:
             return ImageForm(facts.config.channels, facts.config.size, preparation_of(facts.config))
-        found = self._embedder.preparation
+        found = self._known_embedder.preparation
         return ImageForm(CHANNELS, found.size, found)
 
+    @property
+    def embedder(self) -> Embedder | None:
+        """What makes the features of a run on features from images; None for a run on images."""
+        return self._known_embedder if self.model.facts.config.on_features else None
+
     @cached_property
-    def _embedder(self) -> Embedder:
+    def _known_embedder(self) -> Embedder:
         facts = self.model.facts
         if facts.embedding is None:
             raise DsuiError(
@@ -180,7 +185,7 @@ class Predictor:
 
     def _inputs(self, pixels: Tensor) -> Tensor:
         """The pixels themselves, or their features for a run on features."""
-        return self._embedder(pixels)[:, :, None, None] if self.model.facts.config.on_features else pixels
+        return self._known_embedder(pixels)[:, :, None, None] if self.model.facts.config.on_features else pixels
 
     def _read(self, image: Any) -> NDArray[np.uint8]:
         form = self.form

@@ -19,6 +19,7 @@ from torch import Tensor
 from dsui.limits import ASKED, LIMITS, Criterion, Finds, Limit, description, reasons
 from dsui.outputs import DEFINITION
 from dsui.plain_json import load_json
+from dsui.runs.risk_control import limits_at_risk
 from dsui.runs.threshold import at_coverage, at_risk, joint_ranks, rank_for_coverage
 from dsui.schema import NOTHING, check, choice, either, number, record, text, whole
 
@@ -131,12 +132,10 @@ def _alone(values: Tensor, errors: Tensor, asked: Criterion) -> list[float]:
 
 
 def _together(values: Sequence[Tensor], errors: Tensor, asked: Criterion) -> Iterable[float]:
-    ranks = joint_ranks(values, values)
-    if asked.coverage is not None:
-        rank = rank_for_coverage(ranks, asked.coverage)
-    else:
-        assert asked.risk is not None
-        rank = int(at_risk(ranks.double(), errors, asked.risk).value)
+    if asked.risk is not None:
+        return limits_at_risk(values, errors, asked.risk)
+    assert asked.coverage is not None
+    rank = rank_for_coverage(joint_ranks(values, values), asked.coverage)
     return [each.sort().values[rank - 1].item() for each in values]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from dsui.backbones.preparation import RESIZING, Preparation
-from dsui.limits import ASKED, LIMITS, Criterion, Limit, description
+from dsui.limits import ASKED, LIMITS, Criterion, Limit, effect
 from dsui.plain_json import load_json
 from dsui.schema import NOTHING, check, choice, either, listed, number, record, text, whole
 
@@ -78,10 +78,7 @@ class ThresholdFacts(NamedTuple):
     @property
     def sentence(self) -> str:
         """What they do, for people."""
-        return (
-            f"Accepting {description(self.limits)}: {self.coverage:.1%} of the {self.images:,} calibration images, "
-            f"{self.risk:.1%} of those wrong."
-        )
+        return effect(self.limits, self.coverage, self.risk, self.images)
 
 
 class CalibrationFacts(NamedTuple):

@@ -68,7 +68,8 @@ def pixels_of(image: Any, form: ImageForm) -> NDArray[np.uint8]:
         raise ValueError(f"an image is {type(image).__name__}; give files, Pillow images, arrays or tensors.")
     one = pixels_of_arrays(np.asarray(image)[None], form.channels)
     check_size(one.shape, form.size)
-    return one[0]
+    first: NDArray[np.uint8] = one[0]
+    return first
 
 
 def pixels_of_file(path: Path, form: ImageForm) -> NDArray[np.uint8]:
@@ -135,7 +136,8 @@ def _eight_bit(values: NDArray[Any]) -> NDArray[np.uint8]:
             f"the images' floats run from {low:.4g} to {high:.4g} and must lie in [0, 1]; scale the pixels, and leave "
             "normalisation to the model."
         )
-    return np.rint(values * 255).astype(np.uint8)
+    levels: NDArray[np.uint8] = np.rint(values * 255).astype(np.uint8)
+    return levels
 
 
 def _channels_first(values: NDArray[Any], channels: tuple[int, ...]) -> NDArray[Any]:

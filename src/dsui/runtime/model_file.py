@@ -2,7 +2,8 @@
 
 The file is a tree of protobuf messages. A message is a row of fields: a key (number x 8 + kind) and a value, which for
 the kind 2 is a length and as many bytes. This module follows the fields that can hold tensors and reads the metadata.
-Tensors whose values lie in other files are refused, because a model from outside could name any file of this machine.
+Tensors whose values lie in other files are refused. ONNX Runtime 1.31 reads such a file for a model that it is given as
+bytes, also through "..", so a model from outside could name any file of the machine that it can guess.
 
 Numbers of fields: onnx.proto of ONNX, github.com/onnx/onnx.
 """
@@ -19,11 +20,14 @@ from dsui.runtime.facts import KEY, ModelFacts
 
 LARGEST_FILE = (1 << 31) - 1
 """Bytes; the most that a protobuf message may have."""
-MOST_FIELDS = 1 << 22
+MOST_FIELDS = 1 << 20
 """A model of a thousand layers has about fifty thousand."""
 DEEPEST = 32
 """Messages in messages; a graph in a node's attribute takes three."""
 VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5
+LARGEST_NUMBER = (1 << 29) - 1
+"""Of a field. Protobuf drops the bits above, so that a larger number would be another field to ONNX Runtime."""
+NO_MESSAGE = "its bytes are no protobuf message"
 METADATA_PROPS = 14
 WITH_TENSORS = {
     "model": {7: "graph", 20: "training", 25: "function"},
@@ -67,9 +71,7 @@ def read_model(path: Path) -> ModelFile:
     except ValueError as error:
         raise ModelError(f"{path} is no ONNX file that can be used ({error}); export it again.") from error
     if found is None:
-        raise ModelError(
-            f"{path} was not made by dsui, so its scores are unknown; name a file that `dsui export` wrote."
-        )
+        raise ModelError(f"{path} does not say what it predicts; name a file that `dsui export` wrote.")
     try:
         return ModelFile(content, ModelFacts.from_text(found))
     except ValueError as error:
@@ -89,14 +91,16 @@ class _Reader:
             if field.content is None:
                 continue
             if field.number == METADATA_PROPS:
-                entry = {
-                    each.number: bytes(each.content) for each in self._read(field.content) if each.content is not None
-                }
-                if entry.get(1) == KEY.encode():
-                    found = entry.get(2, b"")
+                key, value = self._entry(field.content)
+                found = value if key == KEY.encode() else found
             elif (kind := WITH_TENSORS["model"].get(field.number)) is not None:
                 self._look_through(field.content, kind, 1)
         return found
+
+    def _entry(self, message: memoryview) -> tuple[bytes, bytes]:
+        """A key and its value."""
+        texts = {each.number: bytes(each.content) for each in self._read(message) if each.content is not None}
+        return texts.get(1, b""), texts.get(2, b"")
 
     def _look_through(self, message: memoryview, kind: str, depth: int) -> None:
         """Raise if a tensor in the message has its values in another file."""
@@ -117,6 +121,8 @@ class _Reader:
                 raise ValueError(f"it holds more than {MOST_FIELDS:,} parts")
             key, at = _varint(message, at)
             number, kind = key >> 3, key & 7
+            if not 1 <= number <= LARGEST_NUMBER:
+                raise ValueError(NO_MESSAGE)
             integer, content = 0, None
             if kind == VARINT:
                 integer, at = _varint(message, at)
@@ -126,8 +132,8 @@ class _Reader:
                 length, at = _varint(message, at)
                 content, at = message[at : at + length], at + length
             else:
-                raise ValueError("its bytes are no protobuf message")
-            if at > len(message) or number == 0:
+                raise ValueError(NO_MESSAGE)
+            if at > len(message):
                 raise ValueError("it is cut off, or its bytes are no protobuf message")
             yield _Field(number, integer, content)
 
@@ -142,4 +148,4 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
             return value, at + place + 1
-    raise ValueError("its bytes are no protobuf message")
+    raise ValueError(NO_MESSAGE)

@@ -38,19 +38,17 @@ class Session:
         content, self.facts = read_model(path)
         self.path = path
         self._session = _open(path, content, threads)
-        self.input, self.shape = self._checked_input()
+        self._check_input()
         self._check_outputs()
 
     def run(self, inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Every output by name, [N] each, of inputs whose shape was checked."""
+        """Every output by name, [N] or [N, C], of inputs whose shape was checked."""
         names, facts = list(self.facts.outputs), self.facts
         try:
-            found = self._session.run(names, {self.input: np.ascontiguousarray(inputs)})
+            found = self._session.run(names, {facts.input: np.ascontiguousarray(inputs)})
         except Exception as error:  # ONNX Runtime's own have no common base
             if isinstance(error, MemoryError) or NO_MEMORY.search(str(error)):
-                raise DsuiError(
-                    f"there is not enough memory for {len(inputs):,} images; choose a smaller batch."
-                ) from error
+                raise DsuiError(f"a batch of {len(inputs):,} needs too much memory; choose a smaller one.") from error
             raise ModelError(f"{self.path} fails on its input ({_reason(error)}); export it again.") from error
         outputs = dict(zip(names, found, strict=True))
         for name, values in outputs.items():
@@ -65,19 +63,15 @@ class Session:
             raise ModelError(f"{self.path} gives labels of none of its {len(facts.classes)} classes; export it again.")
         return outputs
 
-    def _checked_input(self) -> tuple[str, list[Any]]:
+    def _check_input(self) -> None:
         facts, found = self.facts, self._session.get_inputs()
-        kind, rank = (BYTE, 4) if facts.input == "images" else (FLOAT, 2)
-        fits = [(each.name, each.type, len(each.shape), each.shape[-1:]) for each in found] == [
-            (facts.input, kind, rank, [facts.channels])
-        ]
-        if not fits:
-            what = "[N, H, W, C]" if facts.input == "images" else "[N, M]"
+        kind, rank, shape = (BYTE, 4, "[N, H, W, C]") if facts.input == "images" else (FLOAT, 2, "[N, M]")
+        taken = [(each.name, each.type, len(each.shape), each.shape[-1:]) for each in found]
+        if taken != [(facts.input, kind, rank, [facts.channels])]:
             raise ModelError(
-                f"{self.path} does not take one input {facts.input} {kind} {what} with {facts.channels} as its last size, "
-                "although its metadata say so; export it again."
+                f"{self.path} does not take one input {facts.input} of the type {kind} {shape} with {facts.channels} "
+                "as its last size, although its metadata say so; export it again."
             )
-        return facts.input, found[0].shape
 
     def _check_outputs(self) -> None:
         found: Mapping[str, str] = {each.name: each.type for each in self._session.get_outputs()}
@@ -100,8 +94,8 @@ def _open(path: Path, content: bytes, threads: int | None) -> InferenceSession:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime's own have no common base
         raise ModelError(
-            f"{path} cannot be opened by ONNX Runtime {onnxruntime.__version__} ({_reason(error)}); export it again, or "
-            "install a newer onnxruntime."
+            f"{path} cannot be opened by ONNX Runtime {onnxruntime.__version__} ({_reason(error)}); export it again, "
+            "or install a newer onnxruntime."
         ) from error
 
 

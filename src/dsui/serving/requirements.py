@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from dsui.errors import DsuiError
+from dsui.installed import distribution
 
 PACKAGES = {
     "fastapi": "fastapi",
@@ -20,4 +21,4 @@ def check_installed() -> None:
     """A DsuiError that says what to install."""
     missing = [package for module, package in PACKAGES.items() if find_spec(module) is None]
     if missing:
-        raise DsuiError(f"a server needs {', '.join(missing)}; run pip install 'dsui[serving]'.")
+        raise DsuiError(f"a server needs {', '.join(missing)}; run pip install '{distribution()}[serving]'.")
