@@ -19,6 +19,7 @@ from dsui.cli.embed import embed
 from dsui.cli.errors import CommandGroup, exit_with_a_sentence
 from dsui.cli.evaluate import evaluate
 from dsui.cli.info import info
+from dsui.cli.monitor import monitor
 from dsui.cli.predict import predict
 from dsui.cli.report import report
 from dsui.cli.reproduce import reproduce
@@ -44,6 +45,7 @@ app.command()(reproduce)
 app.command()(report)
 app.command()(predict)
 app.command()(threshold)
+app.command()(monitor)
 app.add_typer(data_app, name="data")
 app.command()(verify)
 app.command()(info)
