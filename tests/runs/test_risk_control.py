@@ -46,7 +46,7 @@ def share_of_breaches(chance: Chance, count: int, risk: float, trials: int) -> t
         except DsuiError:
             continue
         found += 1
-        breaches += np.interp(limit, GRID, true) > risk
+        breaches += bool(np.interp(limit, GRID, true) > risk)
     return breaches / trials, found / trials
 
 

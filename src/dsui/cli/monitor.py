@@ -127,7 +127,7 @@ def promise_of(run: Path, coverage: float | None) -> Promise:
 
 def _promise_of_file(path: Path) -> Promise:
     """From the metadata of a model.onnx."""
-    import onnxruntime
+    import onnxruntime  # type: ignore[import-untyped]
 
     from dsui.excerpt import shorten
     from dsui.monitoring.promise import Promise

@@ -13,6 +13,7 @@ from dsui.monitoring.alarm import count
 from dsui.monitoring.predictions import Predictions
 from dsui.monitoring.promise import Monitor, Promise
 from dsui.monitoring.risk import RiskMonitor
+from dsui.monitoring.uncertainty import UncertaintyMonitor
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ def watch(
     for monitor in monitors:
         if isinstance(monitor, AcceptanceMonitor):
             monitor.update(np.array(found.decisions, dtype=bool)[order])
-        else:
-            monitor.update(np.array(found.scores[monitor.score])[order])
+        elif isinstance(monitor, UncertaintyMonitor):
+            monitor.update(np.array(found.scores[monitor.score], dtype=np.float64)[order])
     if labels is not None:
         assert promised_risk is not None
         monitors.append(_risk(found, labels, promised_risk, false_alarm / (parts if monitors else 1), order.tolist()))
