@@ -38,7 +38,7 @@ class _Halving:
         self.weights = {each.name: each for each in graph.initializer}
         self.halves = dict[str, str]()
         self.of_network = set[str]()
-        self.nodes = list[NodeProto]()
+        self.nodes: list[NodeProto] = []
 
     def run(self) -> None:
         for node in list(self.graph.node):
