@@ -94,6 +94,12 @@ class Place:
         settings += ["--calibration", "0.1"]
         return ["train", "--data", "digits", *settings, "--device", "cpu", "--out", self.folder / out]
 
+    def predictions(self, name: str) -> Path:
+        """The file of a stream of one image, whose score is in the middle."""
+        file = self.folder / f"{name}.csv"
+        file.write_text("file,label,uncertainty,decision,error\na.png,3,0.0,,\n", encoding="utf-8")
+        return file
+
     def calls(self, name: str) -> dict[Words, list[object]]:
         """Every command so that it succeeds; `name` is for what it writes."""
         return {
@@ -107,6 +113,7 @@ class Place:
             ("reproduce",): ["reproduce", self.folder / "grid.yaml", "--out", self.folder / "study", "--device", "cpu"],
             ("report",): ["report", self.run, "--out", self.folder / f"{name}.html", "--root", self.folder],
             ("predict",): ["predict", self.run, self.folder / "image.png"],
+            ("monitor",): ["monitor", self.predictions(name), "--run", self.run],
             ("threshold",): ["threshold", self.run, "--risk", "", "--coverage", "0.5"],
             ("export",): ["export", self.run, self.folder / f"{name}.onnx"],
             ("data", "list"): ["data", "list"],
@@ -138,6 +145,7 @@ JSON_KEYS: dict[Words, set[str]] = {
     ("reproduce",): {"study", "cells", "table", "files"},
     ("report",): {"page", "bytes", "figures"},
     ("predict",): {"file", "label", "uncertainty", "error"},
+    ("monitor",): {"alarm", "false_alarm", "images", "skipped", "sentence", "monitors"},
     ("threshold",): {"accepting_by", "asked", "thresholds", "calibration", "sets", "saved", "obstacle"},
     ("export",): {"file", "bytes", "outputs", "thresholds", "agreement"},
     ("data", "list"): {"name", "present", "licence", "source"},

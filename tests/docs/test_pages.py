@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
@@ -71,3 +72,10 @@ def test_the_page_on_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert all(isinstance(row, ResultRow) and row.foreign == "photos" for row in names["rows"])
     assert "knn" in {row.score for row in names["rows"]}
     assert len(names["scores"]["uncertainty"]) == 797
+
+
+def test_the_page_on_alarms() -> None:
+    scores = np.random.default_rng(0).normal(size=400)
+    names = run_all(DOCS / "monitoring.md", {"calibration_scores": scores[:300], "new_scores": scores[300:]})
+    assert names["acceptance"].sentence.startswith("No alarm: 66.7% of 3 images accepted")
+    assert not names["uncertainty"].alarm

@@ -13,6 +13,7 @@ from dsui.cli.embed import embed
 from dsui.cli.evaluate import evaluate
 from dsui.cli.export import export
 from dsui.cli.info import info
+from dsui.cli.monitor import monitor
 from dsui.cli.predict import predict
 from dsui.cli.report import report
 from dsui.cli.reproduce import reproduce
@@ -38,6 +39,7 @@ app.command()(predict)
 app.command()(threshold)
 app.command()(export)
 app.command()(serve)
+app.command()(monitor)
 app.add_typer(data_app, name="data")
 app.command()(verify)
 app.command()(info)

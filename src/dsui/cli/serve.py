@@ -87,6 +87,7 @@ def serve(
         bodies=max(256 * MIB, int(body * MIB)),
         pixels=int(pixels * 1_000_000),
         seconds=seconds,
+        header_seconds=min(seconds, ServerSettings.header_seconds),
         drain=drain,
         threads=threads,
         token=read_token(token_file),

@@ -36,7 +36,7 @@ class Effect(NamedTuple):
     sets: tuple[SetEffect, ...]
 
     def record(self, saved: Thresholds | None) -> dict[str, object]:
-        """For a program to read; docs/deploy.md lists the fields. `saved` are the thresholds that the run keeps."""
+        """For a program to read; docs/thresholds.md lists the fields. `saved` are the thresholds that the run keeps."""
         coverage, risk = self.criterion
         chosen = self.thresholds
         return {

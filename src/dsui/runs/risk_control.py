@@ -1,10 +1,10 @@
 """The largest threshold up to which at most a share r of the accepted images is wrong, with a confidence of 95 %.
 
 Learn then test (Angelopoulos et al., 2021). Each calibration value v is a candidate: to accept the images whose score
-is below v. Of n calibration images N lie below it and S of these are wrong. Given v and N, those below it are independent
-draws of accepted images, so S is Binomial(N, R) with the true risk R among accepted images, and "R is above r" is
-refuted at the level a if S is at most the largest count that Binomial(N, r) meets with a chance of at most a. That is
-exact, as the bound of Clopper and Pearson is, whatever the score is.
+is below v. Of n calibration images N lie below it and S of these are wrong. Given v and N, those below it are
+independent draws of accepted images. So S is Binomial(N, R) with the true risk R among accepted images, and "R is above
+r" is refuted at the level a if S is at most the largest count that Binomial(N, r) does not exceed with a chance of at
+most a. That is exact, as the bound of Clopper and Pearson is, whatever the score is.
 
 For one score the candidates are tested in sequence, upwards from cautious ones, each at the full level, until one
 fails. Why this keeps the level though the candidates are themselves calibration values, and though R may rise and fall:
@@ -13,15 +13,15 @@ on average (at least r where R jumps). So given how many calibration images lie 
 candidate with R above r is at least Binomial(N, r) in distribution. And these numbers alone decide which candidate that
 is, as every calibration value is a candidate: none lies in a stretch that was left out.
 
-A sequence may fail at its beginning, where a single error decides. So there are up to four, each from a start of its
+A sequence may fail at its beginning, where a single error decides. So there are up to three, each from a start of its
 own with an equal part of the 5 %; one that reaches the next start hands its part on (the fallback procedure: Wiens,
-2003). The first starts at the number of images that suffice if none is wrong, the others follow at equal ratios
-up to n; there are as many as n holds the number that a single sequence would start at, and at most four.
+2003). The first starts at the number of images that suffice if none is wrong, the last one at the largest candidate,
+and one between them at equal ratios. With few images there are fewer.
 
 For two scores a candidate is a rank J: both scores below their J-th smallest value. Taking images away from the
-outside, the rest is always a draw from what is still inside, so each candidate alone is exact as before. But the path of such
-boxes is not fixed in advance and the argument above does not hold for it. So twenty candidates, of about 5 %, 10 %, ...
-of the images, share the 5 % equally (Bonferroni), without those that could not be met.
+outside, the rest is always a draw from what is still inside, so each candidate alone is exact as before. But the path
+of such boxes is not fixed in advance and the argument above does not hold for it. So twenty candidates, of about 5 %,
+10 %, ... of the images, share the 5 % equally (Bonferroni), without those that could not be met.
 
 No assumption is made on the score: more certain images may be more often wrong, and scores may be equal. Images at a
 candidate value itself are never accepted.
@@ -42,7 +42,7 @@ from torch import Tensor
 from dsui.errors import DsuiError
 
 CONFIDENCE = 0.95
-STARTS = 4
+STARTS = 3
 LEVELS = 20
 """Candidates for two scores."""
 
@@ -105,7 +105,8 @@ def starts_of(images: int, risk: float) -> tuple[int, ...]:
     first = needed(risk, max(number, 1))
     if first >= images:
         return ()
-    return tuple(sorted({int(first * (images / first) ** (place / number)) for place in range(number)}))
+    ratio = (images - 1) / first
+    return tuple(sorted({round(first * ratio ** (place / max(number - 1, 1))) for place in range(max(number, 1))}))
 
 
 def needed(risk: float, parts: int = 1) -> int:

@@ -27,7 +27,7 @@ def answer_about(model: ServedModel, file: str, part: Part[Prediction], every_cl
         "label": str(prediction.label[row]),
         "probability": finite(prediction.max_probability[row]),
         "uncertainty": finite(prediction.uncertainty[row]),
-        "uncertainty_percentile": _percentile(model, "uncertainty", prediction.uncertainty[row]),
+        "percentiles": _percentiles(model, prediction, row),
         "log_density": None if prediction.log_density is None else finite(prediction.log_density[row]),
         "scores": {name: finite(values[row]) for name, values in prediction.scores.items()},
         "decision": None if abnormal is None else "reject" if abnormal else "accept",
@@ -46,7 +46,7 @@ def answer_without(file: str, error: str) -> dict[str, Any]:
         "label": None,
         "probability": None,
         "uncertainty": None,
-        "uncertainty_percentile": None,
+        "percentiles": {},
         "log_density": None,
         "scores": {},
         "decision": None,
@@ -62,6 +62,11 @@ def finite(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _percentile(model: ServedModel, score: str, value: Any) -> float | None:
-    places = model.scale.percentiles(score, [value])
-    return None if places is None else round(float(places[0]), 2)
+def _percentiles(model: ServedModel, prediction: Prediction, row: int) -> dict[str, float]:
+    """The places of the scores that were calibrated."""
+    found = {}
+    for score in model.scale.scores:
+        values = getattr(prediction, score)
+        if values is not None and (places := model.scale.percentiles(score, values[row : row + 1])) is not None:
+            found[score] = round(float(places[0]), 2)
+    return found

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from dsui import __version__
 from dsui.excerpt import shorten
+from dsui.serving.documents import complete
 from dsui.serving.gate import Gate
 from dsui.serving.inference_routes import inference_router
 from dsui.serving.page import page_router
@@ -51,6 +52,7 @@ def create_app(models: Mapping[str, Path], settings: ServerSettings | None = Non
     app.add_exception_handler(HTTPException, _explain_status)
     app.add_exception_handler(RequestValidationError, _explain_value)
     app.add_middleware(Gate, state=state)
+    complete(app.openapi())  # it is made once, and kept
     return app
 
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Query
-
-ModelName = Annotated[
-    str | None, Query(max_length=200, description="The name of the model; the first where none is named.")
-]
 Document = dict[str, Any]
 
 ERROR: Document = {
@@ -31,9 +26,10 @@ IMAGE: Document = {
         "label": TEXT,
         "probability": {**NUMBER, "description": "Of the label."},
         "uncertainty": {**NUMBER, "description": "Larger means more likely wrong or foreign."},
-        "uncertainty_percentile": {
-            **NUMBER,
-            "description": "The share of the held-out images with a smaller uncertainty, in percent.",
+        "percentiles": {
+            "type": "object",
+            "additionalProperties": {"type": "number"},
+            "description": "By calibrated score: the share of the held-out images with a smaller one, in percent.",
         },
         "log_density": {**NUMBER, "description": "Of the features; small means foreign."},
         "scores": {"type": "object", "additionalProperties": NUMBER, "description": "Those that have thresholds."},
@@ -61,7 +57,7 @@ PREDICTED: Document = {
             "label": "cat",
             "probability": 0.97,
             "uncertainty": -1.2,
-            "uncertainty_percentile": 41.0,
+            "percentiles": {"uncertainty": 41.0, "foreignness": 12.5},
             "log_density": -35.1,
             "scores": {"uncertainty": -1.2},
             "decision": "accept",
@@ -177,6 +173,20 @@ PREDICT["description"] = (
 )
 PREDICT["responses"][422] = {"description": "No file could be used.", "content": _json({"anyOf": [PREDICTIONS, ERROR]})}
 PREDICT["openapi_extra"] = {
+    "parameters": [
+        {
+            "name": "model",
+            "in": "query",
+            "description": "The name of a model; the first where none is named.",
+            "schema": {"type": "string"},
+        },
+        {
+            "name": "probabilities",
+            "in": "query",
+            "description": "List every class and not only the nearest.",
+            "schema": {"type": "boolean", "default": False},
+        },
+    ],
     "requestBody": {
         "required": True,
         "content": {
@@ -192,7 +202,7 @@ PREDICT["openapi_extra"] = {
             "image/*": {"schema": {"type": "string", "format": "binary"}},
             "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
         },
-    }
+    },
 }
 INFER = _route(
     "Outputs of a model for a tensor, by the Open Inference Protocol.",
@@ -202,3 +212,10 @@ INFER = _route(
 )
 INFER["responses"][200]["content"]["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
 INFER["openapi_extra"] = {"requestBody": {"required": True, "content": _json(INFERENCE, INFERENCE_EXAMPLE)}}
+
+
+def complete(document: Document) -> Document:
+    """The document of FastAPI, with the fields of examples that it leaves out because they are null."""
+    answer = document["paths"]["/v1/predict"]["post"]["responses"]["200"]["content"]["application/json"]
+    answer["example"] = PREDICTED
+    return document

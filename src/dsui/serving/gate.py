@@ -12,6 +12,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from itertools import count
 from secrets import token_hex
 from typing import Any
 
@@ -41,6 +42,7 @@ class Gate:
     def __init__(self, app: App, state: ServingState) -> None:
         self._app, self._state, self._metrics = app, state, state.metrics
         token = state.settings.token
+        self._process, self._count = token_hex(4).encode(), count(1)
         self._token = None if token is None else token.strip().encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,7 +52,7 @@ class Gate:
         begin = time.perf_counter()
         headers = dict(scope["headers"])
         given = headers.get(b"x-request-id", b"")
-        number = given if NUMBER.fullmatch(given) else token_hex(8).encode()
+        number = given if NUMBER.fullmatch(given) else b"%s-%d" % (self._process, next(self._count))
         answer = _Answer(send, number, self._state)
         fields: dict[str, object] = {}
         scope.setdefault("state", {})["request_fields"] = fields

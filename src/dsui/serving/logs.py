@@ -25,23 +25,20 @@ class JsonFormatter(logging.Formatter):
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {"time": time, "level": record.levelname.lower(), "event": record.getMessage()}
         if record.name != NAME:
-            line |= {"event": "server", "message": shorten(record.getMessage())}
+            line |= {"event": "library", "library": record.name, "message": shorten(record.getMessage())}
         line |= getattr(record, "fields", {})
         if record.exc_info and record.exc_info[1] is not None:
             line["traceback"] = "".join(traceback.format_exception(record.exc_info[1]))[-LONGEST:]
         return json.dumps(line, default=str)
 
 
-def open_log(stream: IO[str] | None, quiet: bool) -> logging.Logger:
-    """Write this server's log, and uvicorn's warnings, to the stream; a quiet one has no line for each request."""
-    logger = logging.getLogger(NAME)
+def open_log(stream: IO[str] | None, quiet: bool) -> None:
+    """Write this server's log, and the warnings of all libraries, to the stream; a quiet one has no line for each
+    request."""
     handler: logging.Handler = logging.NullHandler() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())
-    for name, level in ((NAME, logging.WARNING if quiet else logging.INFO), ("uvicorn.error", logging.WARNING)):
-        each = logging.getLogger(name)
-        each.handlers, each.propagate = [handler], False
-        each.setLevel(level)
-    return logger
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger(NAME).setLevel(logging.WARNING if quiet else logging.INFO)
 
 
 def write_event(level: int, event: str, error: BaseException | None = None, **fields: object) -> None:

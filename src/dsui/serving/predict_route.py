@@ -6,14 +6,14 @@ import asyncio
 import json
 from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from dsui.excerpt import shorten
+from dsui.excerpt import excerpt, shorten
 from dsui.runtime import ImageError
 from dsui.serving.answers import answer_about, answer_without
 from dsui.serving.batching import Ticket
 from dsui.serving.body import announced_size, read_body
-from dsui.serving.documents import PREDICT, ModelName
+from dsui.serving.documents import PREDICT
 from dsui.serving.multipart import UploadedFile, parse_files
 from dsui.serving.refusal import Refusal
 from dsui.serving.served_model import ServedModel
@@ -29,13 +29,9 @@ def predict_router(state: ServingState) -> APIRouter:
     router = APIRouter()
 
     @router.post("/v1/predict", **PREDICT)
-    async def predict(
-        request: Request,
-        model: ModelName = None,
-        probabilities: bool = Query(False, description="List every class and not only the nearest."),
-    ) -> Response:
+    async def predict(request: Request) -> Response:
         deadline = state.deadline()
-        slot = state.slot(model)
+        slot, every_class = state.slot(request.query_params.get("model")), _wants_every_class(request)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != FORM and kind not in PLAIN and not kind.startswith("image/"):
             raise Refusal(
@@ -51,13 +47,20 @@ def predict_router(state: ServingState) -> APIRouter:
             else:
                 raise Refusal(422, "the body is empty; send an image, or a form (multipart/form-data) of images.")
             del body
-            answers = await state.in_time(request, _predict_all(state, slot, files, probabilities), deadline)
+            answers = await state.in_time(request, _predict_all(state, slot, files, every_class), deadline)
         request.state.request_fields["images"] = len(answers)
         failed = all(each["error"] is not None for each in answers)
         content = {"model": slot.name, "version": slot.current.version, "images": answers}
         return Response(json.dumps(content), 422 if failed else 200, media_type="application/json")
 
     return router
+
+
+def _wants_every_class(request: Request) -> bool:
+    given = request.query_params.get("probabilities", "false").lower()
+    if given not in {"true", "false"}:
+        raise Refusal(422, f"probabilities is {excerpt(given)}; write true or false.")
+    return given == "true"
 
 
 async def _predict_all(

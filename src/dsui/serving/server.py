@@ -7,7 +7,8 @@ import logging
 import signal
 import socket
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,8 @@ def serve(
         )
         state: ServingState = app.state.serving
         server = _Server(config, state, listener, lambda: announce(_address(listener), state))
-        try:
-            server.run(sockets=[listener])
-        except KeyboardInterrupt:  # uvicorn raises the signal again that it has obeyed
-            write_event(logging.INFO, "stopped")
+        server.run(sockets=[listener])
+        write_event(logging.INFO, "stopped")
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -82,6 +81,17 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._state, self._listener, self._started = state, listener, started
         self._reloads: set[asyncio.Task[None]] = set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Obey SIGTERM and Ctrl-C. uvicorn raises them again at the end, and a server that stopped well would then end
+        with an error."""
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
