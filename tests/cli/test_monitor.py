@@ -15,6 +15,7 @@ from dsui.data.registry import load
 from dsui.deploy.promised import promise_of_run
 from tests.support.command_line import dsui, exit_status
 from tests.support.digit_runs import calibrated, own_copy
+from tests.support.onnx_model import write_onnx_model
 
 
 @pytest.fixture(scope="module")
@@ -69,25 +70,17 @@ def test_labels_that_come_later_need_a_risk_or_a_threshold_by_risk(place: Path) 
 
 
 def test_an_exported_file_is_enough(place: Path) -> None:
-    onnx = pytest.importorskip("onnx", reason="needs the package onnx")
-    pytest.importorskip("onnxruntime", reason="needs the package onnxruntime")
     promise = promise_of_run(place / "run")
     quantiles = np.quantile(np.array(promise.scores["uncertainty"]), np.linspace(0, 1, 101), method="inverted_cdf")
-    metadata = {
-        "thresholds": {
-            "limits": [{"score": "uncertainty"}],
-            "asked": {"coverage": promise.asked_coverage, "risk": None},
-            "coverage": promise.accepted,
-            "images": promise.images,
-        },
-        "calibration": {"images": promise.images, "uncertainty": quantiles.tolist()},
+    thresholds = {
+        "limits": [{"score": "uncertainty", "value": 0.3, "finds": "errors"}],
+        "asked": {"coverage": promise.asked_coverage, "risk": None},
+        "coverage": promise.accepted,
+        "risk": 0.0,
+        "images": promise.images,
     }
-    value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
-    out = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1])
-    graph = onnx.helper.make_graph([onnx.helper.make_node("Identity", ["x"], ["y"])], "g", [value], [out])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8)
-    onnx.helper.set_model_props(model, {"dsui": json.dumps(metadata)})
-    onnx.save(model, place / "model.onnx")
+    calibration = {"images": promise.images, "errors": 0, "uncertainty": quantiles.tolist()}
+    write_onnx_model(place / "model.onnx", changes={"thresholds": thresholds, "calibration": calibration})
     words = ["monitor", place / "all.csv", "--json", "--run"]
     by_file, by_run = (json.loads(dsui(*words, place / name).stdout) for name in ("model.onnx", "run"))
     assert by_file == by_run

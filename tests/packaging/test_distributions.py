@@ -21,6 +21,8 @@ STARTS = ("dsui.runtime", "dsui.__main__", "dsui.cli.runtime_application", "dsui
 """What users of dsui-runtime import and run."""
 LAZY = {"dsui": set[str](), "dsui.cli": {"dsui.installed"}}
 """Packages that look up names when these are asked for, and what they import at once."""
+ONLY_OF_DSUI = {"dsui.cli.monitor": {"dsui.deploy.promised"}}
+"""What modules import in places that dsui-runtime does not reach."""
 LIGHT = {"numpy", "PIL", "onnxruntime"}
 OF_THE_COMMANDS = {"typer", "rich"}
 OF_THE_SERVER = {"fastapi", "starlette", "uvicorn", "prometheus_client", "python_multipart", "pydantic", "anyio"}
@@ -61,7 +63,7 @@ def modules(wheel: Path) -> set[str]:
 
 def needed_modules() -> set[str]:
     """All that STARTS import, also inside functions, and the packages that these are in."""
-    graph = {**GRAPH, **LAZY}
+    graph = {name: GRAPH[name] - ONLY_OF_DSUI.get(name, set()) for name in GRAPH} | LAZY
     found = set(STARTS).union(*(reachable_from(start, graph) for start in STARTS))
     return found | {".".join(name.split(".")[:depth]) for name in found for depth in range(1, name.count(".") + 1)}
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli.arguments import Json, Quiet, check_positive_share, parse_path
 from dsui.cli.errors import as_usage_errors
-from dsui.cli.output import print_json
+from dsui.cli.json_output import print_json
+from dsui.cli.plain_arguments import Json, Quiet, check_positive_share, parse_path
 from dsui.cli.terminal import print_line
 from dsui.errors import DataError
+from dsui.installed import has_everything
 
 if TYPE_CHECKING:
     from dsui.monitoring.promise import Promise
@@ -116,6 +117,8 @@ def promise_of(run: Path, coverage: float | None) -> Promise:
 
     if run.suffix.lower() == ".onnx":
         promise = _promise_of_file(run)
+    elif not has_everything():
+        raise DataError(f"{run} is no file of `dsui export`, and dsui-runtime reads nothing else; name one.")
     else:
         from dsui.deploy.promised import promise_of_run
 
@@ -127,15 +130,10 @@ def promise_of(run: Path, coverage: float | None) -> Promise:
 
 def _promise_of_file(path: Path) -> Promise:
     """From the metadata of a model.onnx."""
-    import onnxruntime  # type: ignore[import-untyped]
-
-    from dsui.excerpt import shorten
     from dsui.monitoring.promise import Promise
+    from dsui.runtime.model_file import read_model
 
-    if not path.is_file():
-        raise DataError(f"there is no file {path}; name a run, or a file that `dsui export` wrote.")
     try:
-        written = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map["dsui"]
-        return Promise.of_metadata(written)
-    except Exception as error:  # each of ONNX Runtime's errors has a class of its own
-        raise DataError(f"{path} cannot be used ({shorten(error)}); name a file that `dsui export` wrote.") from error
+        return Promise.of_metadata(read_model(path).metadata)
+    except ValueError as error:
+        raise DataError(f"{path} cannot be used ({error}); name a file that `dsui export` wrote.") from error

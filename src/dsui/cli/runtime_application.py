@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsui.cli.monitor import monitor
 from dsui.cli.predict_onnx import predict
 from dsui.cli.serve import serve
 from dsui.cli.start import make_app, start
@@ -13,6 +14,7 @@ app = make_app(
 )
 app.command()(predict)
 app.command()(serve)
+app.command()(monitor)
 
 
 def main() -> None:

@@ -44,10 +44,11 @@ EXTERNAL_DATA, DATA_LOCATION = 13, 14
 
 
 class ModelFile(NamedTuple):
-    """The bytes of a file that keeps the rules, and what it says of itself."""
+    """The bytes of a file that keeps the rules, what it says of itself, and the JSON that says it."""
 
     content: bytes
     facts: ModelFacts
+    metadata: bytes
 
 
 class _Field(NamedTuple):
@@ -73,7 +74,7 @@ def read_model(path: Path) -> ModelFile:
     if found is None:
         raise ModelError(f"{path} does not say what it predicts; name a file that `dsui export` wrote.")
     try:
-        return ModelFile(content, ModelFacts.from_text(found))
+        return ModelFile(content, ModelFacts.from_text(found), found)
     except ValueError as error:
         raise ModelError(f"the metadata of {path} cannot be used: {error}; export it again.") from error
 

@@ -35,9 +35,9 @@ class Session:
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         """`threads` None: one for each processor."""
-        content, self.facts = read_model(path)
-        self.path = path
-        self._session = _open(path, content, threads)
+        file = read_model(path)
+        self.path, self.facts = path, file.facts
+        self._session = _open(path, file.content, threads)
         self._check_input()
         self._check_outputs()
 
