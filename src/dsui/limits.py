@@ -1,6 +1,6 @@
 """The largest values of scores that are accepted: one, or two of which both must accept. It needs no library.
 
-`dsui.runs.acceptance` chooses them, and `dsui.runtime` reads those in an ONNX file.
+`dsui.runs.acceptance` chooses them, and `dsui.runtime.facts` reads those in an ONNX file.
 """
 
 from __future__ import annotations

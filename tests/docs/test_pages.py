@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from sklearn.datasets import load_digits
 from torch import nn
 
 from dsui.evaluation.results import ResultRow
 from tests.support.fences import ROOT, fences, run_python, run_shell
+from tests.support.onnx_model import write_onnx_model
 
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 
@@ -72,6 +74,15 @@ def test_the_page_on_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert all(isinstance(row, ResultRow) and row.foreign == "photos" for row in names["rows"])
     assert "knn" in {row.score for row in names["rows"]}
     assert len(names["scores"]["uncertainty"]) == 797
+
+
+def test_the_page_on_the_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_onnx_model(Path("model.onnx"))
+    for name in ("a.jpg", "b.png"):
+        Image.new("RGB", (20, 30), "red").save(name)
+    names = run_all(DOCS / "runtime.md", {})
+    assert len(names["prediction"].label) == 2
 
 
 def test_the_page_on_alarms() -> None:

@@ -41,15 +41,10 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "venv" / "bin"
 
 
-def run(command: Path, *words: object, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Without this process's packages."""
-    return subprocess.run(
-        [str(command), *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "/usr/bin:/bin", **settings},
-    )
+def run(command: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    """Without the settings of this process, which may name its own packages."""
+    alone = {"PATH": "/usr/bin:/bin"}
+    return subprocess.run([str(command), *map(str, words)], capture_output=True, text=True, check=False, env=alone)
 
 
 def test_it_predicts_serves_and_knows_what_it_is_not(clean: Path, tmp_path: Path) -> None:

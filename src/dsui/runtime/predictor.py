@@ -3,7 +3,7 @@
     predictor = OnnxPredictor("model.onnx")
     prediction = predictor.predict(["a.jpg", "b.png"])        # .label, .uncertainty, .abnormal, .reason, ...
 
-It gives what `dsui.Predictor` gives for the run, with the thresholds that are in the file.
+It gives what `dsui.deploy.predictor` gives for the run, with the thresholds that are in the file.
 """
 
 from __future__ import annotations
