@@ -50,7 +50,8 @@ def in_a_graph() -> onnx.GraphProto:
 
 
 def first_node(model: onnx.ModelProto) -> onnx.NodeProto:
-    return model.graph.node[0]
+    node: onnx.NodeProto = model.graph.node[0]
+    return node
 
 
 HIDDEN: dict[str, Change] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 
 
 def compare(expected: Prediction, found: Prediction, thresholds: dict[str, float]) -> None:
-    tolerances = {"log_density": {"rtol": 1e-3, "atol": 0.0}}
+    tolerances: dict[str, Any] = {"log_density": {"rtol": 1e-3, "atol": 0.0}}
     for each in fields(Prediction):
         left, right = getattr(expected, each.name), getattr(found, each.name)
         if left is None or each.name in {"abnormal", "reason", "scores"}:

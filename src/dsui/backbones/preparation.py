@@ -21,7 +21,7 @@ FILTERS = {each.name.lower(): each for each in Image.Resampling}
 LARGEST_SIDE = 1 << 16
 LARGEST_RESIZED = 1 << 24
 """Pixels. A strip of 1 x 50,000,000 pixels would fill the memory once its shorter side is `edge`. Beyond this, only what
-is cut out is computed. A level may then differ by one (and `nearest` take a neighbour), by how places are rounded."""
+is cut out is computed. Places are then rounded otherwise: a level may differ by one, and `nearest` take a neighbour."""
 Readout = Literal["pooled", "token"]
 FIT = ("crop", "squash")
 READOUTS = ("pooled", "token")
