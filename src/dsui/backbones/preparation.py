@@ -20,7 +20,7 @@ from dsui.schema import TRUTH, choice, record, whole
 FILTERS = {each.name.lower(): each for each in Image.Resampling}
 LARGEST_SIDE = 1 << 16
 LARGEST_RESIZED = 1 << 24
-"""Pixels. A strip of 1 x 50,000,000 pixels would fill the memory with its shorter side at `edge`. Beyond this, only what
+"""Pixels. A strip of 1 x 9,000,000 pixels would fill the memory with its shorter side at `edge`. Beyond this, only what
 is cut out is computed. Places are then rounded otherwise: a level may differ by one, and `nearest` take a neighbour."""
 Readout = Literal["pooled", "token"]
 FIT = ("crop", "squash")
