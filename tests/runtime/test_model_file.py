@@ -62,6 +62,13 @@ HIDDEN: dict[str, Change] = {
         helper.make_attribute("then_branch", in_a_graph())
     ),
     "sparse weights": lambda model: model.graph.sparse_initializer.append(onnx.SparseTensorProto(values=external())),
+    "a sparse constant": lambda model: first_node(model).attribute.append(
+        onnx.AttributeProto(
+            name="sparse_value",
+            type=onnx.AttributeProto.SPARSE_TENSOR,
+            sparse_tensor=onnx.SparseTensorProto(values=external()),
+        )
+    ),
     "a function": lambda model: model.functions.append(
         helper.make_function(
             "own", "f", [], ["y"], [helper.make_node("Constant", [], ["y"], value=external())], model.opset_import

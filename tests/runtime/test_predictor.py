@@ -175,6 +175,31 @@ def test_an_image_on_a_limit_is_decided_by_the_graph(tmp_path: Path) -> None:
     assert [bool(each) for each in prediction.reason] == prediction.abnormal.tolist()
 
 
+def test_a_rejection_that_no_limit_explains_has_the_reason_of_the_nearest(tmp_path: Path) -> None:
+    """As where the graph compares with more digits than it gives; here its metadata name larger limits."""
+    nearest = [{**LIMITS["uncertainty"], "value": 99.0}, {**LIMITS["foreignness"], "value": 5.0}]
+    metadata = write_onnx_model(tmp_path / "m.onnx", limits=("uncertainty", "foreignness"))
+    changes = {"thresholds": {**metadata["thresholds"], "limits": nearest}}
+    write_onnx_model(tmp_path / "m.onnx", limits=("uncertainty", "foreignness"), changes=changes)
+    prediction = OnnxPredictor(tmp_path / "m.onnx").predict(images(50))
+    assert prediction.abnormal is not None
+    assert prediction.reason is not None
+    assert prediction.reason.tolist() == ["foreign" if each else "" for each in prediction.abnormal]
+
+
+def test_the_score_of_the_density_is_minus_the_density(tmp_path: Path) -> None:
+    """So that a limit on it is a largest value, as of every score."""
+    limit = {"score": "log_density", "value": LIMITS["foreignness"]["value"], "finds": "foreign images"}
+    metadata = write_onnx_model(tmp_path / "m.onnx", limits=("foreignness",))
+    changes = {"thresholds": {**metadata["thresholds"], "limits": [limit]}}
+    write_onnx_model(tmp_path / "m.onnx", limits=("foreignness",), changes=changes)
+    prediction = OnnxPredictor(tmp_path / "m.onnx").predict(images(50))
+    assert prediction.log_density is not None
+    assert prediction.abnormal is not None
+    assert np.array_equal(prediction.scores["log_density"], -prediction.log_density)
+    assert prediction.abnormal.tolist() == (prediction.scores["log_density"] > limit["value"]).tolist()
+
+
 def test_files_that_are_none_are_named(model: Path, files: list[Path], tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("no image")
     predictor = OnnxPredictor(model)
