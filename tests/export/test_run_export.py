@@ -1,0 +1,153 @@
+"""The command and the function: what is written, when nothing is, and what fewer bits change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from PIL import Image
+
+from dsui.data.registry import load
+from dsui.deploy.predictor import Predictor
+from dsui.errors import DsuiError
+from dsui.export import agreement, run_export
+from dsui.export.description import CHECKS
+from dsui.export.onnx_session import Session
+from dsui.export.run_export import export_run
+from tests.support.command_line import dsui
+from tests.support.digit_runs import calibrated, own_copy
+from tests.support.feature_files import digit_features, feature_config, written
+from tests.support.feature_files import train as train_on_features
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """DS-UI with two saved limits."""
+    folder = own_copy(calibrated(), tmp_path_factory.mktemp("export") / "mine")
+    predictor = Predictor.load(folder, "cpu")
+    predictor.threshold(0.9, two=True)
+    predictor.save_threshold()
+    return folder
+
+
+def test_photographs_of_any_size_are_prepared_inside(run: Path, tmp_path: Path) -> None:
+    export_run(run, tmp_path / "model.onnx")
+    session, predictor = Session((tmp_path / "model.onnx").read_bytes()), Predictor.load(run, "cpu")
+    values = load("digits", "test").read(torch.arange(3))[:, 0].numpy()
+    for digit in values:
+        image = Image.fromarray(digit).resize((30, 21), Image.Resampling.BICUBIC)
+        wanted = predictor.predict(image)
+        found = session(np.asarray(image)[None, :, :, None])
+        # at most one level of 255 in a few of 64 pixels
+        np.testing.assert_allclose(found["probabilities"], wanted.probabilities, atol=0.01)
+        assert found["label"][0] == predictor.classes.tolist().index(wanted.label[0])
+
+
+def test_a_graph_that_disagrees_is_not_written(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def corrupted(model: onnx.ModelProto, *_: object) -> onnx.ModelProto:
+        for weights in model.graph.initializer:
+            if weights.name.endswith("layers.3.weight"):
+                values = onnx.numpy_helper.to_array(weights) * np.float32(1.05)
+                weights.CopyFrom(onnx.numpy_helper.from_array(values, weights.name))
+        return run_export.prepended(model, predictor.form)
+
+    predictor = Predictor.load(run, "cpu")
+    monkeypatch.setattr(run_export, "_whole", corrupted)
+    target = tmp_path / "model.onnx"
+    target.write_bytes(b"the former file")
+    with pytest.raises(DsuiError, match="the exported graph does not compute what the run computes"):
+        export_run(run, target)
+    assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
+    assert target.read_bytes() == b"the former file"
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_fewer_bits_leave_a_smaller_file_and_say_what_they_change(precision: Any, run: Path, tmp_path: Path) -> None:
+    whole = export_run(run, tmp_path / "whole.onnx")
+    exported = export_run(run, tmp_path / "model.onnx", precision=precision)
+    assert exported.bytes < 0.7 * whole.bytes  # the head, a quarter of this small run's numbers, stays as it is
+    effects = exported.effects
+    assert effects is not None
+    assert (exported.facts["precision"], effects.reduced.precision, effects.images) == (precision, precision, 100)
+    assert effects.reduced.accuracy == pytest.approx(effects.whole.accuracy, abs=0.03)
+    assert effects.labels_changed <= 0.03  # nothing with fp16, 1 % with int8 when written
+    assert effects.probability < (0.02 if precision == "fp16" else 0.3)
+    kinds = {each.data_type for each in onnx.load(exported.file).graph.initializer if np.prod(each.dims) > 3000}
+    assert onnx.TensorProto.DOUBLE in kinds  # the mixtures
+    assert (onnx.TensorProto.FLOAT16 if precision == "fp16" else onnx.TensorProto.INT8) in kinds
+    assert onnx.TensorProto.FLOAT not in kinds
+    written = {each.key: each.value for each in onnx.load(exported.file).metadata_props}
+    assert json.loads(written[CHECKS])["effects"]["labels_changed"] == effects.labels_changed
+
+
+def test_int8_without_held_out_images_says_what_it_needs(tmp_path: Path) -> None:
+    from tests.support import digit_runs
+
+    with pytest.raises(DsuiError, match="int8 needs held-out images"):
+        export_run(digit_runs.run("msp", epochs=1), tmp_path / "model.onnx", precision="int8")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_held_out_images_noise_is_named(tmp_path: Path) -> None:
+    from tests.support import digit_runs
+
+    exported = export_run(digit_runs.run("msp", epochs=1), tmp_path / "model.onnx")
+    assert exported.images == "128 samples of noise, because the run held none out"
+
+
+def test_a_run_on_features_takes_features(tmp_path: Path) -> None:
+    folder = train_on_features(tmp_path / "run", feature_config(written(tmp_path)))
+    predictor = Predictor.load(folder, "cpu")
+    predictor.threshold(0.9)
+    predictor.save_threshold()
+    exported = export_run(folder, tmp_path / "model.onnx")
+    assert (exported.facts["input"], exported.facts["size"], exported.resizing) == ("features", 1, None)
+    session, features = Session((tmp_path / "model.onnx").read_bytes()), digit_features()[0][600:620]
+    wanted, found = predictor.predict(features), session(features)
+    np.testing.assert_allclose(found["log_density"], wanted.log_density, rtol=1e-6)
+    assert wanted.abnormal is not None
+    assert (~found["accepted"]).tolist() == wanted.abnormal.tolist()
+
+
+@pytest.mark.parametrize("detector", ["mahalanobis", "energy"])
+def test_the_score_of_a_detector_of_plain_formulas_is_inside(detector: str, tmp_path: Path) -> None:
+    folder = own_copy(calibrated(), tmp_path / "run")
+    predictor = Predictor.load(folder, "cpu")
+    predictor.threshold(0.9, detector=detector)
+    predictor.save_threshold()
+    exported = export_run(folder, tmp_path / "model.onnx")
+    assert exported.agreement.relative[detector] < 1e-4
+
+
+def test_the_command_says_what_it_wrote_and_replaces_only_by_force(run: Path, tmp_path: Path) -> None:
+    target = tmp_path / "model.onnx"
+    first = dsui("export", run, target, "--name", "photos")
+    assert first.exit_code == 0, first.output
+    assert "photos, 0." in first.stdout
+    assert "ONNX Runtime agrees with the run on 200 held-out images" in " ".join(first.stdout.split())
+    again = dsui("export", run, target)
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert again.stderr == f"dsui: {target} exists; add --force to replace it, or choose another name.\n"
+    assert dsui("export", run, tmp_path / "model.pt").stderr.endswith(
+        "model.pt must end in .onnx; choose such a name.\n"
+    )
+    assert dsui("export", run, target, "--fp16", "--int8").exit_code == 2
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript"])
+def test_a_missing_package_is_one_sentence(
+    package: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_export, "find_spec", lambda name: None if name == package else object())
+    result = dsui("export", run, tmp_path / "model.onnx")
+    assert result.exit_code == 1
+    assert result.stderr == f"dsui: dsui export needs {package}; run pip install 'dsui[export]'.\n"
+
+
+def test_the_limits_are_those_the_issue_asks_for() -> None:
+    assert (agreement.DECISIVE, agreement.PROBABILITY, agreement.LOG_DENSITY) == (1e-4, 1e-4, 1e-3)
