@@ -19,6 +19,7 @@ from dsui.export import agreement, run_export
 from dsui.export.description import CHECKS
 from dsui.export.onnx_session import Session
 from dsui.export.run_export import export_run
+from tests.support import digit_runs
 from tests.support.command_line import dsui
 from tests.support.digit_runs import calibrated, own_copy
 from tests.support.feature_files import digit_features, feature_config, written
@@ -86,16 +87,12 @@ def test_fewer_bits_leave_a_smaller_file_and_say_what_they_change(precision: Any
 
 
 def test_int8_without_held_out_images_says_what_it_needs(tmp_path: Path) -> None:
-    from tests.support import digit_runs
-
     with pytest.raises(DsuiError, match="int8 needs held-out images"):
         export_run(digit_runs.run("msp", epochs=1), tmp_path / "model.onnx", precision="int8")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_held_out_images_noise_is_named(tmp_path: Path) -> None:
-    from tests.support import digit_runs
-
     exported = export_run(digit_runs.run("msp", epochs=1), tmp_path / "model.onnx")
     assert exported.images == "128 samples of noise, because the run held none out"
 

@@ -79,7 +79,8 @@ def _noise_images(predictor: Predictor) -> Tensor:
 def _noise_features(predictor: Predictor) -> Tensor:
     """Normal, with the mean and deviation of the training features."""
     (norm,) = (each.norm for each in predictor.model.method.modules() if isinstance(each, StandardizedFeatures))
-    assert norm.running_mean is not None and norm.running_var is not None
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
     generator = torch.Generator().manual_seed(NOISE_SEED)
     normal = torch.randn((NOISE_IMAGES, len(norm.running_mean)), generator=generator)
     return norm.running_mean.cpu() + normal * norm.running_var.cpu().sqrt()

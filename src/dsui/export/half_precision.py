@@ -1,4 +1,4 @@
-"""A part of an ONNX graph in float16: its weights are halved in size, and values are cast where they enter and leave it.
+"""A part of an ONNX graph in float16: weights take half the space, and values are cast where they enter and leave it.
 
 ONNX Runtime's own converter gives casts of one value the same name where it is told to leave nodes as they are.
 """

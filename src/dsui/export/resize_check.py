@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from dsui.data.decode import ImageError, decode_image, pixels, prepared
 from dsui.data.dataset import ImageSet, Subset
+from dsui.data.decode import ImageError, decode_image, pixels, prepared
 from dsui.data.folder import FolderSet
 from dsui.deploy.predictor import ImageForm
 from dsui.export.onnx_session import Session

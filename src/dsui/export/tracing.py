@@ -42,7 +42,7 @@ class TracedGraph(NamedTuple):
 
 @torch.no_grad()
 def trace(graph: DecisionGraph, input_name: str) -> TracedGraph:
-    """The graph of a module in evaluation mode, with any number of images; a DsuiError where ONNX lacks an operation."""
+    """The graph of a module in evaluation mode, for any number of images; a DsuiError where ONNX lacks an operation."""
     import onnxscript.optimizer
 
     example = torch.cat([graph.example, graph.example])[:BATCH]
@@ -66,15 +66,21 @@ def trace(graph: DecisionGraph, input_name: str) -> TracedGraph:
             onnxscript.optimizer.optimize_ir(exported.model, input_size_limit=UNLIMITED, output_size_limit=UNLIMITED)
             model = exported.model_proto
     except (torch.onnx.OnnxExporterError, torch._dynamo.exc.TorchDynamoException, RuntimeError) as error:
-        reason = shorten(str(error.__cause__ or error))
-        raise DsuiError(
-            f"this run cannot be written as ONNX ({reason}); choose another threshold if it is by a detector, or "
-            "predict with dsui predict."
-        ) from error
+        raise _not_traced(graph, str(error.__cause__ or error)) from error
     network = tuple(node.name for node in model.graph.node if _of_network(node))
     _forget_sources(model)
     model.ir_version = min(model.ir_version, IR_VERSION)
     return TracedGraph(model, network)
+
+
+def _not_traced(graph: DecisionGraph, reason: str) -> DsuiError:
+    """PyTorch's reason is long, and of use only where no detector explains it."""
+    if graph.scorer.detector is None:
+        return DsuiError(f"this run cannot be written as ONNX ({shorten(reason)}); predict with dsui predict.")
+    return DsuiError(
+        f"the threshold is by the detector {graph.scorer.detector.name}, whose score ONNX has no operations for; save "
+        "one by another score with dsui threshold RUN --coverage 0.95 --save, or predict with dsui predict."
+    )
 
 
 def _of_network(node: object) -> bool:
