@@ -25,6 +25,8 @@ from tests.support.digit_runs import calibrated, own_copy
 from tests.support.feature_files import digit_features, feature_config, written
 from tests.support.feature_files import train as train_on_features
 
+ANOTHER = '<ir_version: 10, opset_import: ["" : 18]> other (float[N] x) => (float[N] y) { y = Identity (x) }'
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -134,6 +136,23 @@ def test_the_command_says_what_it_wrote_and_replaces_only_by_force(run: Path, tm
         "model.pt must end in .onnx; choose such a name.\n"
     )
     assert dsui("export", run, target, "--fp16", "--int8").exit_code == 2
+    told = json.loads(dsui("info", target, "--json").stdout)
+    assert (told["model"]["name"], told["model"]["method"]) == ("photos", "dsui")
+    assert told["decision"]["accepts"].startswith("uncertainty up to ")
+    assert told["checks"]["checked on"] == "200 held-out images"
+
+
+def test_info_says_of_other_files_that_they_are_no_exports(tmp_path: Path) -> None:
+    (tmp_path / "text.onnx").write_text("not a model")
+    onnx.save(onnx.parser.parse_model(ANOTHER), tmp_path / "other.onnx")
+    for name, reason in (
+        ("text.onnx", "is no ONNX file"),
+        ("other.onnx", "was not written by dsui export"),
+        ("none.onnx", "cannot be read"),
+    ):
+        result = dsui("info", tmp_path / name)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert f"{name} {reason}" in result.stderr
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript"])
@@ -143,7 +162,7 @@ def test_a_missing_package_is_one_sentence(
     monkeypatch.setattr(run_export, "find_spec", lambda name: None if name == package else object())
     result = dsui("export", run, tmp_path / "model.onnx")
     assert result.exit_code == 1
-    assert result.stderr == f"dsui: dsui export needs {package}; run pip install 'dsui[export]'.\n"
+    assert result.stderr == f"dsui: exported files need {package}; run pip install 'dsui[export]'.\n"
 
 
 def test_the_limits_are_those_the_issue_asks_for() -> None:

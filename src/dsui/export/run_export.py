@@ -112,10 +112,15 @@ def export_run(
 
 def check_can_export(out: Path) -> None:
     """Raise where packages are missing or the file has another ending."""
-    if missing := [name for name in NEEDED if find_spec(name) is None]:
-        raise DsuiError(f"dsui export needs {' and '.join(missing)}; run pip install 'dsui[export]'.")
+    check_packages(*NEEDED)
     if out.suffix.lower() != ENDING:
         raise DsuiError(f"{out} must end in {ENDING}; choose such a name.")
+
+
+def check_packages(*names: str) -> None:
+    """Raise where one of these is missing."""
+    if missing := [name for name in names if find_spec(name) is None]:
+        raise DsuiError(f"exported files need {' and '.join(missing)}; run pip install 'dsui[export]'.")
 
 
 def input_kind(predictor: Predictor) -> Input:
