@@ -18,7 +18,7 @@ from dsui.errors import DsuiError
 from dsui.export import agreement, run_export
 from dsui.export.description import CHECKS
 from dsui.export.onnx_session import Session
-from dsui.export.run_export import export_run
+from dsui.export.run_export import Exported, export_run
 from tests.support import digit_runs
 from tests.support.command_line import dsui
 from tests.support.digit_runs import calibrated, own_copy
@@ -38,9 +38,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_photographs_of_any_size_are_prepared_inside(run: Path, tmp_path: Path) -> None:
-    export_run(run, tmp_path / "model.onnx")
-    session, predictor = Session((tmp_path / "model.onnx").read_bytes()), Predictor.load(run, "cpu")
+@pytest.fixture(scope="module")
+def whole(run: Path) -> Exported:
+    """Its export in float32."""
+    return export_run(run, run.parent / "whole.onnx")
+
+
+def test_photographs_of_any_size_are_prepared_inside(run: Path, whole: Exported) -> None:
+    session, predictor = Session(whole.file.read_bytes()), Predictor.load(run, "cpu")
     values = load("digits", "test").read(torch.arange(3))[:, 0].numpy()
     for digit in values:
         image = Image.fromarray(digit).resize((30, 21), Image.Resampling.BICUBIC)
@@ -70,8 +75,9 @@ def test_a_graph_that_disagrees_is_not_written(run: Path, tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_fewer_bits_leave_a_smaller_file_and_say_what_they_change(precision: Any, run: Path, tmp_path: Path) -> None:
-    whole = export_run(run, tmp_path / "whole.onnx")
+def test_fewer_bits_leave_a_smaller_file_and_say_what_they_change(
+    precision: Any, run: Path, whole: Exported, tmp_path: Path
+) -> None:
     exported = export_run(run, tmp_path / "model.onnx", precision=precision)
     assert exported.bytes < 0.7 * whole.bytes  # the head, a quarter of this small run's numbers, stays as it is
     effects = exported.effects
@@ -113,14 +119,22 @@ def test_a_run_on_features_takes_features(tmp_path: Path) -> None:
     assert (~found["accepted"]).tolist() == wanted.abnormal.tolist()
 
 
-@pytest.mark.parametrize("detector", ["mahalanobis", "energy"])
-def test_the_score_of_a_detector_of_plain_formulas_is_inside(detector: str, tmp_path: Path) -> None:
+def test_the_score_of_a_detector_of_plain_formulas_is_inside(tmp_path: Path) -> None:
     folder = own_copy(calibrated(), tmp_path / "run")
     predictor = Predictor.load(folder, "cpu")
-    predictor.threshold(0.9, detector=detector)
+    predictor.threshold(0.9, detector="mahalanobis")
     predictor.save_threshold()
     exported = export_run(folder, tmp_path / "model.onnx")
-    assert exported.agreement.relative[detector] < 1e-4
+    assert exported.agreement.relative["mahalanobis"] < 1e-4
+
+
+def test_a_detector_without_such_a_formula_is_named(tmp_path: Path) -> None:
+    folder = own_copy(calibrated(), tmp_path / "run")
+    predictor = Predictor.load(folder, "cpu")
+    predictor.threshold(0.9, detector="knn")
+    predictor.save_threshold()
+    with pytest.raises(DsuiError, match="by the detector knn, whose score ONNX has no operations for"):
+        export_run(folder, tmp_path / "model.onnx")
 
 
 def test_the_command_says_what_it_wrote_and_replaces_only_by_force(run: Path, tmp_path: Path) -> None:

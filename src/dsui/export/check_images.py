@@ -37,6 +37,14 @@ class CheckImages(NamedTuple):
     originals: ImageSet | None = None
     """The data set of held-out images, whose files may be larger."""
 
+    def check_can_calibrate(self) -> None:
+        """Raise where there are no held-out images, whose activations have the ranges that 8 bits are for."""
+        if self.labels is None:
+            raise DsuiError(
+                "int8 needs held-out images for the ranges of activations; train with --calibration 0.1 and keep the "
+                "images where they are, or export with --fp16."
+            )
+
     def halves(self) -> tuple[Tensor | None, CheckImages]:
         """Every second held-out image, to calibrate with, and the others, to measure on; noise is not divided."""
         if self.labels is None:

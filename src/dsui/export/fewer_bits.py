@@ -56,11 +56,7 @@ def _to_int8(traced: TracedGraph, calibration: Tensor | None) -> ModelProto:
     import onnx
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
-    if calibration is None:
-        raise DsuiError(
-            "int8 needs held-out images for the ranges of activations; train with --calibration 0.1 and keep the "
-            "images where they are, or export with --fp16."
-        )
+    assert calibration is not None, "export_run has checked that there are held-out images"
     with tempfile.TemporaryDirectory(prefix="dsui-int8-") as folder:
         out = Path(folder) / "int8.onnx"
         quantize_static(
