@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.support.command_line import dsui
 from tests.support.digit_runs import calibrated, own_copy
 from tests.support.feature_files import digit_features, feature_config, written
 from tests.support.feature_files import train as train_on_features
+from tests.support.fences import ROOT, fences, run_python
 
 ANOTHER = '<ir_version: 10, opset_import: ["" : 18]> other (float[N] x) => (float[N] y) { y = Identity (x) }'
 
@@ -54,6 +56,19 @@ def test_photographs_of_any_size_are_prepared_inside(run: Path, whole: Exported)
         # at most one level of 255 in a few of 64 pixels
         np.testing.assert_allclose(found["probabilities"], wanted.probabilities, atol=0.01)
         assert found["label"][0] == predictor.classes.tolist().index(wanted.label[0])
+
+
+def test_the_page_on_exported_files_reads_one(whole: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ROOT / "docs" / "export.md"
+    shutil.copy(whole.file, tmp_path / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    (fence,) = [each for each in fences(page) if each.language == "python"]
+    run_python(page, fence, names)
+    assert set(names["labels"]) <= set(names["facts"]["classes"])
+    assert names["outputs"]["accepted"].shape == (2,)
+    text = page.read_text(encoding="utf-8")
+    assert not [name for name in (*whole.facts, *names["outputs"]) if f"`{name}`" not in text]
 
 
 def test_a_graph_that_disagrees_is_not_written(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
