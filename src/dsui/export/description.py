@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from dsui import __version__
+from dsui.deploy.embedding import Embedding
 from dsui.deploy.predictor import Predictor
 from dsui.evaluation.verdict import judge
 from dsui.evaluation.verdict_facts import facts_of_run
@@ -40,7 +41,7 @@ def describe(
         "dsui": __version__,
         "name": name,
         "method": facts.config.method,
-        "backbone": facts.config.backbone,
+        "backbone": _backbone(predictor, made_from),
         "data": facts.config.data,
         "weights": weights,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -79,6 +80,14 @@ def put(model: ModelProto, key: str, values: Mapping[str, object]) -> None:
     model.ClearField("metadata_props")
     for name, value in (*kept, (key, json.dumps(values, allow_nan=False))):
         model.metadata_props.add(key=name, value=value)
+
+
+def _backbone(predictor: Predictor, made_from: Input) -> str:
+    """The network between the input and the head, as its spec names it."""
+    facts = predictor.model.facts
+    if made_from == "images" and facts.embedding is not None:
+        return Embedding.from_text(facts.embedding).backbone
+    return facts.config.backbone
 
 
 def _thresholds(chosen: Thresholds) -> dict[str, object]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dsui.checks import check_choice
 from dsui.deploy.predictor import Predictor
-from dsui.errors import DsuiError
+from dsui.errors import DsuiError, RunError
 from dsui.export.agreement import Agreement, check_agreement, graph_outputs, run_outputs
 from dsui.export.assembly import prepended, to_bytes
 from dsui.export.check_images import CheckImages, images_to_check
@@ -107,16 +107,22 @@ def export_run(
     put(model, CHECKS, _checks(images.source, agreement, resizing, effects))
     progress(WORK, 4, STEPS)
     content = to_bytes(model)
-    write_bytes(out, content)
+    try:
+        write_bytes(out, content)
+    except RunError as error:
+        why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
+        raise DsuiError(f"{out} cannot be written ({why}); choose another file.") from error
     progress(WORK, STEPS, STEPS)
     return Exported(out, len(content), len(model.graph.node), facts, images.source, agreement, resizing, effects)
 
 
 def check_can_export(out: Path) -> None:
-    """Raise where packages are missing or the file has another ending."""
+    """Raise where packages are missing, or the file has another ending or no folder."""
     check_packages(*NEEDED)
     if out.suffix.lower() != ENDING:
         raise DsuiError(f"{out} must end in {ENDING}; choose such a name.")
+    if not out.parent.is_dir():
+        raise DsuiError(f"{out.parent} is no folder to write {out.name} to; make it, or choose another file.")
 
 
 def check_packages(*names: str) -> None:
