@@ -164,6 +164,7 @@ def test_the_command_says_what_it_wrote_and_replaces_only_by_force(run: Path, tm
     again = dsui("export", run, target)
     assert (again.exit_code, again.stdout) == (1, "")
     assert again.stderr == f"dsui: {target} exists; add --force to replace it, or choose another name.\n"
+    assert "is no folder to write m.onnx to" in dsui("export", run, tmp_path / "none" / "m.onnx").stderr
     assert dsui("export", run, tmp_path / "model.pt").stderr.endswith(
         "model.pt must end in .onnx; choose such a name.\n"
     )
