@@ -21,7 +21,7 @@ from dsui.export.description import CHECKS
 from dsui.export.onnx_session import Session
 from dsui.export.run_export import Exported, export_run
 from tests.support import digit_runs
-from tests.support.command_line import dsui
+from tests.support.command_line import dsui, exit_status
 from tests.support.digit_runs import calibrated, own_copy
 from tests.support.feature_files import digit_features, feature_config, written
 from tests.support.feature_files import train as train_on_features
@@ -155,27 +155,39 @@ def test_a_detector_without_such_a_formula_is_named(tmp_path: Path) -> None:
         export_run(folder, tmp_path / "model.onnx")
 
 
-def test_the_command_says_what_it_wrote_and_replaces_only_by_force(run: Path, tmp_path: Path) -> None:
+def test_the_command_says_what_it_wrote_and_what_info_tells_of_it(run: Path, tmp_path: Path) -> None:
     target = tmp_path / "model.onnx"
     first = dsui("export", run, target, "--name", "photos")
     assert first.exit_code == 0, first.output
     assert "photos, 0." in first.stdout
     assert "ONNX Runtime agrees with the run on 200 held-out images" in " ".join(first.stdout.split())
-    again = dsui("export", run, target)
-    assert (again.exit_code, again.stdout) == (1, "")
-    assert again.stderr == f"dsui: {target} exists; add --force to replace it, or choose another name.\n"
-    assert "is no folder to write m.onnx to" in dsui("export", run, tmp_path / "none" / "m.onnx").stderr
-    assert dsui("export", run, tmp_path / "model.pt").stderr.endswith(
-        "model.pt must end in .onnx; choose such a name.\n"
-    )
-    assert dsui("export", run, target, "--fp16", "--int8").exit_code == 2
     told = json.loads(dsui("info", target, "--json").stdout)
     assert (told["model"]["name"], told["model"]["method"]) == ("photos", "dsui")
     assert told["decision"]["accepts"].startswith("uncertainty up to ")
     assert told["checks"]["checked on"] == "200 held-out images"
 
 
-def test_info_says_of_other_files_that_they_are_no_exports(tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_one_sentence_and_leaves_what_was_there(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = tmp_path / "model.onnx"
+    there.write_bytes(b"the former file")
+    for target, sentence in (
+        (there, f"{there} exists; add --force to replace it, or choose another name."),
+        (tmp_path / "model.pt", f"{tmp_path}/model.pt must end in .onnx; choose such a name."),
+        (
+            tmp_path / "no" / "m.onnx",
+            f"{tmp_path}/no is no folder to write m.onnx to; make it, or choose another file.",
+        ),
+    ):
+        assert exit_status("export", run, target) == 1
+        assert capsys.readouterr() == ("", f"dsui: {sentence}\n")
+    assert exit_status("export", run, there, "--fp16", "--int8") == 2
+    assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
+    assert there.read_bytes() == b"the former file"
+
+
+def test_info_says_of_other_files_that_they_are_no_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text.onnx").write_text("not a model")
     onnx.save(onnx.parser.parse_model(ANOTHER), tmp_path / "other.onnx")
     for name, reason in (
@@ -183,19 +195,19 @@ def test_info_says_of_other_files_that_they_are_no_exports(tmp_path: Path) -> No
         ("other.onnx", "was not written by dsui export"),
         ("none.onnx", "cannot be read"),
     ):
-        result = dsui("info", tmp_path / name)
-        assert (result.exit_code, result.stdout) == (1, "")
-        assert f"{name} {reason}" in result.stderr
+        assert exit_status("info", tmp_path / name) == 1
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert f"{name} {reason}" in printed.err
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript"])
 def test_a_missing_package_is_one_sentence(
-    package: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    package: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run_export, "find_spec", lambda name: None if name == package else object())
-    result = dsui("export", run, tmp_path / "model.onnx")
-    assert result.exit_code == 1
-    assert result.stderr == f"dsui: exported files need {package}; run pip install 'dsui[export]'.\n"
+    assert exit_status("export", run, tmp_path / "model.onnx") == 1
+    assert capsys.readouterr().err == f"dsui: exported files need {package}; run pip install 'dsui[export]'.\n"
 
 
 def test_the_limits_are_those_the_issue_asks_for() -> None:

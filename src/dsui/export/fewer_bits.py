@@ -10,11 +10,7 @@ bits for weights they cannot, so the file means the same on every machine.
 
 from __future__ import annotations
 
-import logging
 import tempfile
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -25,6 +21,7 @@ from torch import Tensor
 from dsui.errors import DsuiError
 from dsui.excerpt import shorten
 from dsui.export.half_precision import halved
+from dsui.export.silence import without_remarks
 from dsui.export.tracing import TracedGraph
 
 if TYPE_CHECKING:
@@ -44,7 +41,7 @@ def with_fewer_bits(traced: TracedGraph, precision: Precision, calibration: Tens
     if not any(node.op_type in PRODUCTS and node.name in set(traced.network) for node in traced.model.graph.node):
         raise DsuiError("this run has no network before its head to compute in fewer bits; leave out --fp16 or --int8.")
     try:
-        with _quiet():
+        with without_remarks():
             return halved(traced.model, traced.network) if precision == "fp16" else _to_int8(traced, calibration)
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
         raise DsuiError(
@@ -91,16 +88,3 @@ def _copy(model: ModelProto) -> ModelProto:
     copied = ModelProto()
     copied.CopyFrom(model)
     return copied
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the advice of ONNX Runtime's tools, which speak to their developers."""
-    former = logging.root.manager.disable
-    try:
-        logging.disable(logging.WARNING)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(former)

@@ -5,11 +5,7 @@ What the densities need of means and variances is therefore a constant of the gr
 
 from __future__ import annotations
 
-import logging
 import re
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -19,6 +15,7 @@ from dsui.excerpt import shorten
 from dsui.export.decision_graph import DecisionGraph
 from dsui.export.gamma_functions import digamma, lgamma
 from dsui.export.preparation_graph import IR_VERSION, OPSET
+from dsui.export.silence import without_remarks
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -29,8 +26,6 @@ SCOPES = "pkg.torch.onnx.name_scopes"
 BATCH = 3
 """Images of the example; neither 1, which stands for a fixed size, nor another size of a graph."""
 UNLIMITED = 1 << 62
-QUIET = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
-"""Loggers that tell developers of PyTorch what they skip."""
 
 
 class TracedGraph(NamedTuple):
@@ -48,7 +43,7 @@ def trace(graph: DecisionGraph, input_name: str) -> TracedGraph:
     example = torch.cat([graph.example, graph.example])[:BATCH]
     images = torch.export.Dim("N")
     try:
-        with _quiet():
+        with without_remarks():
             program = torch.export.export(graph, (example,), dynamic_shapes=({0: images},), strict=False)
             program.graph.eliminate_dead_code()  # most scores: translating them would take most of the time
             own = {torch.ops.aten.digamma.default: digamma, torch.ops.aten.lgamma.default: lgamma}
@@ -98,19 +93,3 @@ def _forget_sources(model: ModelProto) -> None:
         value.ClearField("metadata_props")
     for node in model.graph.node:
         node.ClearField("doc_string")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the remarks of PyTorch and onnxscript on themselves."""
-    loggers = [logging.getLogger(name) for name in QUIET]
-    levels = [each.level for each in loggers]
-    try:
-        for each in loggers:
-            each.setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for each, level in zip(loggers, levels, strict=True):
-            each.setLevel(level)
