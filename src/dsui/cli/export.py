@@ -25,7 +25,7 @@ def export(
     fp16: Annotated[bool, typer.Option("--fp16", help="The network in 16 bits: half the size.")] = False,
     int8: Annotated[
         bool,
-        typer.Option("--int8", help="The network in 8 bits, with ranges of held-out images: a quarter of the size."),
+        typer.Option("--int8", help="The network in 8 bits, by held-out images: a quarter of the size."),
     ] = False,
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the model is called.  [default: the folder's name]")

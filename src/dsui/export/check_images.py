@@ -37,6 +37,14 @@ class CheckImages(NamedTuple):
     originals: ImageSet | None = None
     """The data set of held-out images, whose files may be larger."""
 
+    def check_can_calibrate(self) -> None:
+        """Raise where there are no held-out images, whose activations have the ranges that 8 bits are for."""
+        if self.labels is None:
+            raise DsuiError(
+                "int8 needs held-out images for the ranges of activations; train with --calibration 0.1 and keep the "
+                "images where they are, or export with --fp16."
+            )
+
     def halves(self) -> tuple[Tensor | None, CheckImages]:
         """Every second held-out image, to calibrate with, and the others, to measure on; noise is not divided."""
         if self.labels is None:
@@ -61,8 +69,9 @@ def images_to_check(predictor: Predictor, made_from: Input, root: Path | None = 
     except (DsuiError, ValueError, OSError) as error:
         return CheckImages(noise, None, f"{len(noise)} samples of noise, because the held-out ones are gone ({error})")
     inputs = found.flatten(1) if made_from == "features" else found
-    return CheckImages(inputs, labels, f"{len(labels):,} held-out {'samples' if found.is_floating_point() else 'images'}",
-                       held_out)
+    return CheckImages(
+        inputs, labels, f"{len(labels):,} held-out {'samples' if found.is_floating_point() else 'images'}", held_out
+    )
 
 
 def _noise_images(predictor: Predictor) -> Tensor:
@@ -78,7 +87,8 @@ def _noise_images(predictor: Predictor) -> Tensor:
 def _noise_features(predictor: Predictor) -> Tensor:
     """Normal, with the mean and deviation of the training features."""
     (norm,) = (each.norm for each in predictor.model.method.modules() if isinstance(each, StandardizedFeatures))
-    assert norm.running_mean is not None and norm.running_var is not None
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
     generator = torch.Generator().manual_seed(NOISE_SEED)
     normal = torch.randn((NOISE_IMAGES, len(norm.running_mean)), generator=generator)
     return norm.running_mean.cpu() + normal * norm.running_var.cpu().sqrt()

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from dsui.deploy.embedding import Embedder
 from dsui.deploy.predictor import Predictor
+from dsui.deploy.scorer import Scorer
+from dsui.detectors.gaussian import Gaussians
 from dsui.errors import DsuiError
 from dsui.export.upright import UprightClasses
 from dsui.methods.doubles import Doubles
@@ -42,7 +44,7 @@ class DecisionGraph(nn.Module):
             )
         self.on_features = model.facts.config.on_features
         self.limits = () if predictor.chosen is None else predictor.chosen.limits
-        self.scorer, self.temperature = predictor.scorer, predictor.calibration.temperature or 1.0
+        self.scorer, self.temperature = _traceable(predictor.scorer), predictor.calibration.temperature or 1.0
         self.transform, self.embedding = model.transform, None if embedder is None else embedder.backbone
         if embedder is not None:
             for name, values in (("mean", embedder.preparation.mean), ("std", embedder.preparation.std)):
@@ -88,6 +90,17 @@ class DecisionGraph(nn.Module):
         if self.on_features:
             return inputs[:, :, None, None]
         return inputs * self.transform.scale + self.transform.shift
+
+
+def _traceable(scorer: Scorer) -> Scorer:
+    """The same scores by operations that ONNX has."""
+    if scorer.detector is None:
+        return scorer
+    detector = copy.copy(scorer.detector.detector)
+    for name, value in list(vars(detector).items()):
+        if isinstance(value, Gaussians):
+            setattr(detector, name, value.inverted())
+    return scorer._replace(detector=scorer.detector._replace(detector=detector))
 
 
 def _shape(predictor: Predictor, embedder: Embedder | None) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from dsui import __version__
+from dsui.deploy.embedding import Embedding
 from dsui.deploy.predictor import Predictor
 from dsui.evaluation.verdict import judge
 from dsui.evaluation.verdict_facts import facts_of_run
@@ -28,7 +29,9 @@ QUANTILES = 101
 Input = Literal["images", "features"]
 
 
-def describe(predictor: Predictor, name: str, made_from: Input, outputs: tuple[str, ...], weights: str) -> dict[str, object]:
+def describe(
+    predictor: Predictor, name: str, made_from: Input, outputs: tuple[str, ...], weights: str
+) -> dict[str, object]:
     """The facts of a run that a file of its own must carry; `weights` is the fingerprint of the run's."""
     facts, chosen = predictor.model.facts, predictor.chosen
     form = predictor.form if made_from == "images" else None
@@ -38,7 +41,7 @@ def describe(predictor: Predictor, name: str, made_from: Input, outputs: tuple[s
         "dsui": __version__,
         "name": name,
         "method": facts.config.method,
-        "backbone": facts.config.backbone,
+        "backbone": _backbone(predictor, made_from),
         "data": facts.config.data,
         "weights": weights,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -77,6 +80,14 @@ def put(model: ModelProto, key: str, values: Mapping[str, object]) -> None:
     model.ClearField("metadata_props")
     for name, value in (*kept, (key, json.dumps(values, allow_nan=False))):
         model.metadata_props.add(key=name, value=value)
+
+
+def _backbone(predictor: Predictor, made_from: Input) -> str:
+    """The network between the input and the head, as its spec names it."""
+    facts = predictor.model.facts
+    if made_from == "images" and facts.embedding is not None:
+        return Embedding.from_text(facts.embedding).backbone
+    return facts.config.backbone
 
 
 def _thresholds(chosen: Thresholds) -> dict[str, object]:

@@ -24,6 +24,7 @@ from dsui.export.onnx_session import Session
 BATCH = 32
 ROUNDS, LONGEST = 15, 5.0
 """Turns of each graph, and the seconds after which no further one begins."""
+Share = float | None
 
 
 class Variant(NamedTuple):
@@ -90,7 +91,7 @@ def measure_effects(whole: bytes, reduced: bytes, precision: str, images: CheckI
     )
 
 
-def _quality(outputs: dict[str, NDArray[Any]], labels: Tensor | None) -> tuple[float | None, float | None, float | None]:
+def _quality(outputs: dict[str, NDArray[Any]], labels: Tensor | None) -> tuple[Share, Share, Share]:
     """Accuracy, AURC of the uncertainty, and the share that is accepted."""
     accepted = float(outputs[ACCEPTED].mean()) if ACCEPTED in outputs else None
     if labels is None:

@@ -10,11 +10,7 @@ bits for weights they cannot, so the file means the same on every machine.
 
 from __future__ import annotations
 
-import logging
 import tempfile
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -25,6 +21,7 @@ from torch import Tensor
 from dsui.errors import DsuiError
 from dsui.excerpt import shorten
 from dsui.export.half_precision import halved
+from dsui.export.silence import without_remarks
 from dsui.export.tracing import TracedGraph
 
 if TYPE_CHECKING:
@@ -42,9 +39,9 @@ PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 def with_fewer_bits(traced: TracedGraph, precision: Precision, calibration: Tensor | None) -> ModelProto:
     """The traced graph with its network in `precision`; `calibration` [N, C, H, W] are 8-bit images, for int8."""
     if not any(node.op_type in PRODUCTS and node.name in set(traced.network) for node in traced.model.graph.node):
-        raise DsuiError("this run has no network before its head that could be computed in fewer bits; leave out the option.")
+        raise DsuiError("this run has no network before its head to compute in fewer bits; leave out --fp16 or --int8.")
     try:
-        with _quiet():
+        with without_remarks():
             return halved(traced.model, traced.network) if precision == "fp16" else _to_int8(traced, calibration)
     except (RuntimeError, ValueError, TypeError, AssertionError) as error:
         raise DsuiError(
@@ -56,11 +53,7 @@ def _to_int8(traced: TracedGraph, calibration: Tensor | None) -> ModelProto:
     import onnx
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
-    if calibration is None:
-        raise DsuiError(
-            "int8 needs held-out images for the ranges of activations; train with --calibration 0.1 and keep the "
-            "images where they are, or export with --fp16."
-        )
+    assert calibration is not None, "export_run has checked that there are held-out images"
     with tempfile.TemporaryDirectory(prefix="dsui-int8-") as folder:
         out = Path(folder) / "int8.onnx"
         quantize_static(
@@ -95,16 +88,3 @@ def _copy(model: ModelProto) -> ModelProto:
     copied = ModelProto()
     copied.CopyFrom(model)
     return copied
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the advice of ONNX Runtime's tools, which speak to their developers."""
-    former = logging.root.manager.disable
-    try:
-        logging.disable(logging.WARNING)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(former)

@@ -1,4 +1,4 @@
-"""A part of an ONNX graph in float16: its weights are halved in size, and values are cast where they enter and leave it.
+"""A part of an ONNX graph in float16: weights take half the space, and values are cast where they enter and leave it.
 
 ONNX Runtime's own converter gives casts of one value the same name where it is told to leave nodes as they are.
 """
@@ -6,9 +6,10 @@ ONNX Runtime's own converter gives casts of one value the same name where it is 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -92,9 +93,7 @@ class _Halving:
         from onnx import TensorProto, helper
 
         for name in sorted(self.of_network.intersection(names)):
-            self.nodes.append(
-                helper.make_node("Cast", [name + HALF], [name], f"{name}/to_float", to=TensorProto.FLOAT)
-            )
+            self.nodes.append(helper.make_node("Cast", [name + HALF], [name], f"{name}/to_float", to=TensorProto.FLOAT))
             self.of_network.discard(name)
 
 
@@ -108,5 +107,6 @@ def _float_values(model: ModelProto) -> set[str]:
     return found | {each.name for each in graph.initializer if each.data_type == TensorProto.FLOAT}
 
 
-def _clipped(values: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-    return np.clip(values, -LARGEST, LARGEST).astype(np.float16)
+def _clipped(values: NDArray[Any]) -> NDArray[np.float16]:
+    clipped: NDArray[np.float16] = np.clip(values, -LARGEST, LARGEST).astype(np.float16)
+    return clipped

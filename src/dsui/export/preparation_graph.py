@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dsui.backbones.preparation import Preparation
+from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -190,8 +191,13 @@ def preparation_graph(channels: int, size: int, preparation: Preparation | None)
     from onnx import parser
 
     cut = "square" if preparation is None else preparation.fit
-    chosen = FILTERS["bilinear" if preparation is None else preparation.interpolation]
-    side = CUTS[cut] + WEIGHTS + chosen + NORMALISED
+    chosen = "bilinear" if preparation is None else preparation.interpolation
+    if chosen not in FILTERS:
+        raise DsuiError(
+            f"the run's images are resized by Pillow's filter {chosen}, which exported files do not have; train with "
+            f"one of {', '.join(FILTERS)}, or predict with dsui predict."
+        )
+    side = CUTS[cut] + WEIGHTS + FILTERS[chosen] + NORMALISED
     return parser.parse_model(
         GRAPH.format(
             ir=IR_VERSION,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dsui.checks import check_choice
 from dsui.deploy.predictor import Predictor
-from dsui.errors import DsuiError
+from dsui.errors import DsuiError, RunError
 from dsui.export.agreement import Agreement, check_agreement, graph_outputs, run_outputs
 from dsui.export.assembly import prepended, to_bytes
 from dsui.export.check_images import CheckImages, images_to_check
@@ -83,10 +83,12 @@ def export_run(
     predictor = Predictor.load(run, "cpu")
     weights = predictor.model.facts.fingerprint()
     made_from = input_kind(predictor)
+    images = images_to_check(predictor, made_from, root)
+    if precision == "int8":
+        images.check_can_calibrate()
+    progress(WORK, 1, STEPS)
     graph = DecisionGraph(predictor, predictor.embedder if made_from == "images" else None).eval()
     traced = trace(graph, PIXELS if made_from == "images" else made_from)
-    progress(WORK, 1, STEPS)
-    images = images_to_check(predictor, made_from, root)
     facts = describe(predictor, name or predictor.model.facts.name, made_from, graph.names, weights)
     progress(WORK, 2, STEPS)
     model = _whole(traced.model, predictor, made_from)
@@ -105,17 +107,28 @@ def export_run(
     put(model, CHECKS, _checks(images.source, agreement, resizing, effects))
     progress(WORK, 4, STEPS)
     content = to_bytes(model)
-    write_bytes(out, content)
+    try:
+        write_bytes(out, content)
+    except RunError as error:
+        why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
+        raise DsuiError(f"{out} cannot be written ({why}); choose another file.") from error
     progress(WORK, STEPS, STEPS)
     return Exported(out, len(content), len(model.graph.node), facts, images.source, agreement, resizing, effects)
 
 
 def check_can_export(out: Path) -> None:
-    """Raise where packages are missing or the file has another ending."""
-    if missing := [name for name in NEEDED if find_spec(name) is None]:
-        raise DsuiError(f"dsui export needs {' and '.join(missing)}; run pip install 'dsui[export]'.")
+    """Raise where packages are missing, or the file has another ending or no folder."""
+    check_packages(*NEEDED)
     if out.suffix.lower() != ENDING:
         raise DsuiError(f"{out} must end in {ENDING}; choose such a name.")
+    if not out.parent.is_dir():
+        raise DsuiError(f"{out.parent} is no folder to write {out.name} to; make it, or choose another file.")
+
+
+def check_packages(*names: str) -> None:
+    """Raise where one of these is missing."""
+    if missing := [name for name in names if find_spec(name) is None]:
+        raise DsuiError(f"exported files need {' and '.join(missing)}; run pip install 'dsui[export]'.")
 
 
 def input_kind(predictor: Predictor) -> Input:

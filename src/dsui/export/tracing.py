@@ -5,11 +5,7 @@ What the densities need of means and variances is therefore a constant of the gr
 
 from __future__ import annotations
 
-import logging
 import re
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -19,6 +15,7 @@ from dsui.excerpt import shorten
 from dsui.export.decision_graph import DecisionGraph
 from dsui.export.gamma_functions import digamma, lgamma
 from dsui.export.preparation_graph import IR_VERSION, OPSET
+from dsui.export.silence import without_remarks
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -29,8 +26,6 @@ SCOPES = "pkg.torch.onnx.name_scopes"
 BATCH = 3
 """Images of the example; neither 1, which stands for a fixed size, nor another size of a graph."""
 UNLIMITED = 1 << 62
-QUIET = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
-"""Loggers that tell developers of PyTorch what they skip."""
 
 
 class TracedGraph(NamedTuple):
@@ -42,14 +37,13 @@ class TracedGraph(NamedTuple):
 
 @torch.no_grad()
 def trace(graph: DecisionGraph, input_name: str) -> TracedGraph:
-    """The graph of a module in evaluation mode, with any number of images; a DsuiError where ONNX lacks an operation.
-    """
+    """The graph of a module in evaluation mode, for any number of images; a DsuiError where ONNX lacks an operation."""
     import onnxscript.optimizer
 
     example = torch.cat([graph.example, graph.example])[:BATCH]
     images = torch.export.Dim("N")
     try:
-        with _quiet():
+        with without_remarks():
             program = torch.export.export(graph, (example,), dynamic_shapes=({0: images},), strict=False)
             program.graph.eliminate_dead_code()  # most scores: translating them would take most of the time
             own = {torch.ops.aten.digamma.default: digamma, torch.ops.aten.lgamma.default: lgamma}
@@ -64,20 +58,24 @@ def trace(graph: DecisionGraph, input_name: str) -> TracedGraph:
                 output_names=list(graph.names),
             )
             assert exported is not None
-            onnxscript.optimizer.optimize_ir(
-                exported.model, input_size_limit=UNLIMITED, output_size_limit=UNLIMITED
-            )
+            onnxscript.optimizer.optimize_ir(exported.model, input_size_limit=UNLIMITED, output_size_limit=UNLIMITED)
             model = exported.model_proto
     except (torch.onnx.OnnxExporterError, torch._dynamo.exc.TorchDynamoException, RuntimeError) as error:
-        reason = shorten(str(error.__cause__ or error))
-        raise DsuiError(
-            f"this run cannot be written as ONNX ({reason}); choose another threshold if it is by a detector, or "
-            "predict with dsui predict."
-        ) from error
+        raise _not_traced(graph, str(error.__cause__ or error)) from error
     network = tuple(node.name for node in model.graph.node if _of_network(node))
     _forget_sources(model)
     model.ir_version = min(model.ir_version, IR_VERSION)
     return TracedGraph(model, network)
+
+
+def _not_traced(graph: DecisionGraph, reason: str) -> DsuiError:
+    """PyTorch's reason is long, and of use only where no detector explains it."""
+    if graph.scorer.detector is None:
+        return DsuiError(f"this run cannot be written as ONNX ({shorten(reason)}); predict with dsui predict.")
+    return DsuiError(
+        f"the threshold is by the detector {graph.scorer.detector.name}, whose score ONNX has no operations for; save "
+        "one by another score with dsui threshold RUN --coverage 0.95 --save, or predict with dsui predict."
+    )
 
 
 def _of_network(node: object) -> bool:
@@ -95,19 +93,3 @@ def _forget_sources(model: ModelProto) -> None:
         value.ClearField("metadata_props")
     for node in model.graph.node:
         node.ClearField("doc_string")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the remarks of PyTorch and onnxscript on themselves."""
-    loggers = [logging.getLogger(name) for name in QUIET]
-    levels = [each.level for each in loggers]
-    try:
-        for each in loggers:
-            each.setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for each, level in zip(loggers, levels, strict=True):
-            each.setLevel(level)

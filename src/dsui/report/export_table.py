@@ -19,8 +19,8 @@ def effects_table(effects: Effects) -> Table:
     flipped = effects.decisions_flipped
     decisions = "there is no threshold" if flipped is None else f"{flipped:.2%} of the decisions flip"
     note = (
-        f"Of {effects.source}: {effects.labels_changed:.2%} of the labels change, {decisions}, and a probability changes "
-        f"by up to {effects.probability:.3f}. Speed on this processor, both in turns in one process: "
+        f"Of {effects.source}: {effects.labels_changed:.2%} of the labels change, {decisions}, and a "
+        f"probability changes by up to {effects.probability:.3f}. Speed on this processor, in turns in one process: "
         f"{effects.speed:.2f} times that of fp32. Thresholds are those of the run, whose network is fp32."
     )
     lines = tuple(_line(each) for each in (effects.whole, effects.reduced))
