@@ -48,7 +48,7 @@ def batcher(model: Doubling, batch: int = 4, wait: float = 10.0, queue: int = 10
 async def ask(queue: Batcher[Ints], *values: int) -> list[int]:
     with queue.admitting(len(values)) as ticket:
         part: Part[Ints] = await queue.submit(np.array(values), ticket)
-        return part.whole[part.start : part.stop].tolist()
+        return [int(each) for each in part.whole[part.start : part.stop]]
 
 
 def test_a_single_image_waits_for_nobody() -> None:

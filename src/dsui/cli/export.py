@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 def export(
     run: Annotated[Path, typer.Argument(help="Folder of a trained run.", metavar="RUN", parser=parse_path)],
     file: Annotated[Path, typer.Argument(help="What to write, as model.onnx.", metavar="FILE", parser=parse_path)],
-    fp16: Annotated[
-        bool, typer.Option("--fp16", help="The network in 16 bits: half the size.")
-    ] = False,
+    fp16: Annotated[bool, typer.Option("--fp16", help="The network in 16 bits: half the size.")] = False,
     int8: Annotated[
-        bool, typer.Option("--int8", help="The network in 8 bits, with ranges of held-out images: a quarter of the size.")
+        bool,
+        typer.Option("--int8", help="The network in 8 bits, with ranges of held-out images: a quarter of the size."),
     ] = False,
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the model is called.  [default: the folder's name]")
@@ -62,8 +61,11 @@ def export(
     elif not quiet:
         _print(exported)
     if exported.facts["thresholds"] is None:
-        print_note(console, f"the run keeps no threshold, so the file accepts and rejects nothing; add one with "
-                   f"dsui threshold {run} --coverage 0.95 --save, and export again.")
+        print_note(
+            console,
+            f"the run keeps no threshold, so the file accepts and rejects nothing; add one with "
+            f"dsui threshold {run} --coverage 0.95 --save, and export again.",
+        )
 
 
 def _print(exported: Exported) -> None:

@@ -87,7 +87,11 @@ def _batch_outputs(predictor: Predictor, inputs: Tensor, embedder: Embedder | No
     outputs = forward(model.method, model.transform, taken.to(model.device))
     scores = predictor.scorer.scores(outputs)
     logits = outputs.logits.double().cpu() / (predictor.calibration.temperature or 1.0)
-    found = {"label": outputs.predictions.cpu(), "probabilities": logits.softmax(1), "uncertainty": scores["uncertainty"]}
+    found = {
+        "label": outputs.predictions.cpu(),
+        "probabilities": logits.softmax(1),
+        "uncertainty": scores["uncertainty"],
+    }
     if "foreignness" in scores:
         found["foreignness"] = scores["foreignness"]
     if outputs.log_joint is not None:

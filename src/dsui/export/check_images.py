@@ -61,8 +61,9 @@ def images_to_check(predictor: Predictor, made_from: Input, root: Path | None = 
     except (DsuiError, ValueError, OSError) as error:
         return CheckImages(noise, None, f"{len(noise)} samples of noise, because the held-out ones are gone ({error})")
     inputs = found.flatten(1) if made_from == "features" else found
-    return CheckImages(inputs, labels, f"{len(labels):,} held-out {'samples' if found.is_floating_point() else 'images'}",
-                       held_out)
+    return CheckImages(
+        inputs, labels, f"{len(labels):,} held-out {'samples' if found.is_floating_point() else 'images'}", held_out
+    )
 
 
 def _noise_images(predictor: Predictor) -> Tensor:

@@ -28,7 +28,9 @@ QUANTILES = 101
 Input = Literal["images", "features"]
 
 
-def describe(predictor: Predictor, name: str, made_from: Input, outputs: tuple[str, ...], weights: str) -> dict[str, object]:
+def describe(
+    predictor: Predictor, name: str, made_from: Input, outputs: tuple[str, ...], weights: str
+) -> dict[str, object]:
     """The facts of a run that a file of its own must carry; `weights` is the fingerprint of the run's."""
     facts, chosen = predictor.model.facts, predictor.chosen
     form = predictor.form if made_from == "images" else None

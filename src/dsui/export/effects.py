@@ -90,7 +90,9 @@ def measure_effects(whole: bytes, reduced: bytes, precision: str, images: CheckI
     )
 
 
-def _quality(outputs: dict[str, NDArray[Any]], labels: Tensor | None) -> tuple[float | None, float | None, float | None]:
+def _quality(
+    outputs: dict[str, NDArray[Any]], labels: Tensor | None
+) -> tuple[float | None, float | None, float | None]:
     """Accuracy, AURC of the uncertainty, and the share that is accepted."""
     accepted = float(outputs[ACCEPTED].mean()) if ACCEPTED in outputs else None
     if labels is None:

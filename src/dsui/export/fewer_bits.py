@@ -42,7 +42,9 @@ PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 def with_fewer_bits(traced: TracedGraph, precision: Precision, calibration: Tensor | None) -> ModelProto:
     """The traced graph with its network in `precision`; `calibration` [N, C, H, W] are 8-bit images, for int8."""
     if not any(node.op_type in PRODUCTS and node.name in set(traced.network) for node in traced.model.graph.node):
-        raise DsuiError("this run has no network before its head that could be computed in fewer bits; leave out the option.")
+        raise DsuiError(
+            "this run has no network before its head that could be computed in fewer bits; leave out the option."
+        )
     try:
         with _quiet():
             return halved(traced.model, traced.network) if precision == "fp16" else _to_int8(traced, calibration)

@@ -92,9 +92,7 @@ class _Halving:
         from onnx import TensorProto, helper
 
         for name in sorted(self.of_network.intersection(names)):
-            self.nodes.append(
-                helper.make_node("Cast", [name + HALF], [name], f"{name}/to_float", to=TensorProto.FLOAT)
-            )
+            self.nodes.append(helper.make_node("Cast", [name + HALF], [name], f"{name}/to_float", to=TensorProto.FLOAT))
             self.of_network.discard(name)
 
 

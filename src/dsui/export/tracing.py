@@ -42,8 +42,7 @@ class TracedGraph(NamedTuple):
 
 @torch.no_grad()
 def trace(graph: DecisionGraph, input_name: str) -> TracedGraph:
-    """The graph of a module in evaluation mode, with any number of images; a DsuiError where ONNX lacks an operation.
-    """
+    """The graph of a module in evaluation mode, with any number of images; a DsuiError where ONNX lacks an operation."""
     import onnxscript.optimizer
 
     example = torch.cat([graph.example, graph.example])[:BATCH]
@@ -64,9 +63,7 @@ def trace(graph: DecisionGraph, input_name: str) -> TracedGraph:
                 output_names=list(graph.names),
             )
             assert exported is not None
-            onnxscript.optimizer.optimize_ir(
-                exported.model, input_size_limit=UNLIMITED, output_size_limit=UNLIMITED
-            )
+            onnxscript.optimizer.optimize_ir(exported.model, input_size_limit=UNLIMITED, output_size_limit=UNLIMITED)
             model = exported.model_proto
     except (torch.onnx.OnnxExporterError, torch._dynamo.exc.TorchDynamoException, RuntimeError) as error:
         reason = shorten(str(error.__cause__ or error))
