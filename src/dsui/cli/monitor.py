@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli.arguments import Json, Quiet, check_positive_share, parse_path
 from dsui.cli.errors import as_usage_errors
-from dsui.cli.output import print_json
+from dsui.cli.json_output import print_json
+from dsui.cli.plain_arguments import Json, Quiet, check_positive_share, parse_path
 from dsui.cli.terminal import print_line
 from dsui.errors import DataError
 
