@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,15 +31,7 @@ class ServingState:
         self.settings, self.metrics, self.draining = settings, Metrics(), False
         self.bodies = BodyBudget(settings.bodies)
         self.decoders = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="dsui-decode")
-        self._folder = tempfile.TemporaryDirectory(prefix="dsui-serve-")
-        folder = Path(self._folder.name)
-        try:
-            self.slots = {
-                name: ModelSlot(name, source, folder, settings, self.metrics) for name, source in models.items()
-            }
-        except BaseException:
-            self._folder.cleanup()
-            raise
+        self.slots = {name: ModelSlot(name, source, settings, self.metrics) for name, source in models.items()}
 
     def slot(self, name: str | None) -> ModelSlot:
         """The model of that name; the first where none is named."""
@@ -85,4 +76,3 @@ class ServingState:
         for slot in self.slots.values():
             await slot.close()
         self.decoders.shutdown(wait=False, cancel_futures=True)
-        self._folder.cleanup()

@@ -27,11 +27,11 @@ ACCEPTED, REJECTED, UNDECIDED, UNREADABLE = "accepted", "rejected", "undecided",
 
 
 class ModelSlot:
-    """A model by name; `folder` is for the temporary files of runs."""
+    """A model by name."""
 
-    def __init__(self, name: str, source: Path, folder: Path, settings: ServerSettings, metrics: Metrics) -> None:
+    def __init__(self, name: str, source: Path, settings: ServerSettings, metrics: Metrics) -> None:
         self.name, self.source, self.metrics = name, source, metrics
-        self._folder, self._settings = folder, settings
+        self._settings = settings
         self._retiring: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Lock()
         self.counts = dict.fromkeys((ACCEPTED, REJECTED, UNDECIDED, UNREADABLE), 0)
@@ -88,12 +88,8 @@ class ModelSlot:
         return self.counts[ACCEPTED] / decided if decided else None
 
     def _load(self) -> ServedModel:
-        file = exported(self.source, self._folder)
-        try:
+        with exported(self.source) as file:
             return ServedModel(self.name, file, self._settings, self._after)
-        finally:
-            if file != self.source:
-                file.unlink(missing_ok=True)
 
     def _new_monitors(self) -> dict[str, Monitor]:
         """They begin anew with every model, because each has promises of its own."""
