@@ -48,7 +48,7 @@ class ServingState:
     async def in_time(self, request: Request, work: Coroutine[Any, Any, Answer], deadline: float) -> Answer:
         """What the work gives, unless the deadline passes or the client leaves; the work is then given up."""
         doing = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(request.receive())
+        leaving = asyncio.ensure_future(_left(request))
         try:
             async with asyncio.timeout_at(deadline):
                 await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -76,3 +76,9 @@ class ServingState:
         for slot in self.slots.values():
             await slot.close()
         self.decoders.shutdown(wait=False, cancel_futures=True)
+
+
+async def _left(request: Request) -> None:
+    """Ends when the client leaves; the body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
