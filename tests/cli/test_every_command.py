@@ -25,8 +25,9 @@ from dsui.runs.checkpoint import SHORTEST_PAUSE
 from tests.support.command_line import dsui, exit_status
 
 Words = tuple[str, ...]
-LONG: set[Words] = {("demo",), ("verify",)}
-"""Commands that train for longer than a test here may take; their own tests look at what they print."""
+LONG: set[Words] = {("demo",), ("verify",), ("serve",)}
+"""Commands that train for longer than a test here may take, or end only when told to; their own tests look at what they
+print."""
 
 
 def _found(group: Any, path: Words = ()) -> Iterator[tuple[Words, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from dsui.evaluation.results import ResultRow
+from tests.support.deploy_paths import follow_the_cluster_path, follow_the_file_path, follow_the_server_path
 from tests.support.fences import ROOT, fences, run_python, run_shell
 from tests.support.onnx_model import write_onnx_model
 
@@ -65,6 +67,13 @@ def test_the_page_on_deploying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             assert names["prediction"].label.tolist() == ["0", "7"]
             assert names["prediction"].abnormal.tolist() == [False, False]
     assert len(names["prediction"].label) == 797
+    inbox = sorted(Path("digits/test/0").glob("*.png"))
+    Path("inbox").mkdir()
+    for file in inbox:
+        shutil.copy(file, "inbox")
+    follow_the_file_path(len(inbox))
+    follow_the_server_path()
+    follow_the_cluster_path()
 
 
 def test_the_page_on_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

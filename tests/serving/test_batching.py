@@ -48,7 +48,7 @@ def batcher(model: Doubling, batch: int = 4, wait: float = 10.0, queue: int = 10
 async def ask(queue: Batcher[Ints], *values: int) -> list[int]:
     with queue.admitting(len(values)) as ticket:
         part: Part[Ints] = await queue.submit(np.array(values), ticket)
-        return part.whole[part.start : part.stop].tolist()
+        return [int(each) for each in part.whole[part.start : part.stop]]
 
 
 def test_a_single_image_waits_for_nobody() -> None:
@@ -194,3 +194,18 @@ def test_inputs_of_different_shapes_never_share_a_batch() -> None:
 
     run(work())
     assert seen == [(2, 2), (1, 3), (1, 2)]
+
+
+def test_an_error_while_counting_stops_nothing() -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async def work() -> None:
+        queue: Batcher[Ints] = Batcher(Doubling(), 4, 0.0, 10, fail)
+        queue.start()
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await ask(queue, 1)
+        await queue.close()
+
+    run(work())

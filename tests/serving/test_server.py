@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,10 @@ def test_names_of_files_cannot_write_into_the_log_or_the_answer(server: Server) 
     assert server.events("forged") == []
 
 
+def _has_failed(server: Server, times: int) -> bool:
+    return len(server.events("reload failed")) == times
+
+
 class Clients:
     """Threads that ask one after the other on a connection each, until the server closes it or `stop` is set."""
 
@@ -258,7 +263,7 @@ def test_a_model_is_exchanged_without_dropping_a_request_and_rubbish_is_not_take
         for number, rubbish in enumerate((b"rubbish", good[:-100], b""), 1):
             file.write_bytes(rubbish)
             server.send(signal.SIGHUP)
-            wait_for(lambda number=number: len(server.events("reload failed")) == number, "a failed reload")
+            wait_for(partial(_has_failed, server, number), "a failed reload")
         state = httpx.get(f"{server.address}/readyz", timeout=PATIENCE)
         assert state.status_code == 200, "the model before goes on"
         assert state.json()["models"]["tiny"]["reload_failed"] is True

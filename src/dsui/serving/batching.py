@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from dsui.serving.refusal import busy
 
 Result = TypeVar("Result")
+SHORTEST = 1e-6
+"""Seconds of a batch that a coarse clock may call none."""
 LONGEST_PAUSE = 60
 """Seconds that a client is asked to wait, at most."""
 
@@ -121,28 +123,30 @@ class Batcher(Generic[Result]):
                 self._arrived.clear()
                 await self._arrived.wait()
             await self._wait_for_those_in_sight(loop)
-            chosen = self._take()
-            if not chosen:
-                continue
-            inputs = chosen[0].inputs if len(chosen) == 1 else np.concatenate([each.inputs for each in chosen])
-            begin = time.perf_counter()
-            try:
-                whole = await loop.run_in_executor(self._worker, self._predict, inputs)
-            except Exception as error:  # whoever waits for the batch must hear of it, and the next go on
-                for each in chosen:
-                    if not each.result.done():
-                        each.result.set_exception(error)
-                continue
+            if chosen := self._take():
+                await self._answer(chosen)
+
+    async def _answer(self, chosen: list[_Waiting[Result]]) -> None:
+        """Predict a batch. Whatever goes wrong reaches those who wait for it, and the next batch goes on."""
+        inputs = chosen[0].inputs if len(chosen) == 1 else np.concatenate([each.inputs for each in chosen])
+        begin = time.perf_counter()
+        try:
+            whole = await asyncio.get_running_loop().run_in_executor(self._worker, self._predict, inputs)
             seconds = time.perf_counter() - begin
-            rate = len(inputs) / max(seconds, 1e-9)
-            self._rate = rate if not self._rate else 0.8 * self._rate + 0.2 * rate
             self._after(whole, len(inputs), seconds)
-            start = 0
+        except Exception as error:
             for each in chosen:
-                stop = start + len(each.inputs)
                 if not each.result.done():
-                    each.result.set_result(Part(whole, start, stop))
-                start = stop
+                    each.result.set_exception(error)
+            return
+        rate = len(inputs) / max(seconds, SHORTEST)
+        self._rate = 0.8 * self._rate + 0.2 * rate if self._rate else rate
+        start = 0
+        for each in chosen:
+            stop = start + len(each.inputs)
+            if not each.result.done():
+                each.result.set_result(Part(whole, start, stop))
+            start = stop
 
     async def _wait_for_those_in_sight(self, loop: asyncio.AbstractEventLoop) -> None:
         until = loop.time() + self._wait

@@ -26,33 +26,44 @@ class BodyBudget:
     free: int
 
     @contextmanager
-    def taking(self, size: int) -> Iterator[None]:
-        if size > self.free:
-            raise busy("as many bytes in memory as it may hold", 1)
-        self.free -= size
+    def open(self) -> Iterator[Held]:
+        """For one body; what it holds is given back at the end."""
+        held = Held(self)
         try:
-            yield
+            yield held
         finally:
-            self.free += size
+            self.free += held.size
 
 
-def announced_size(request: Request, most: int) -> int:
-    """The bytes that the head announces; `most` where it announces none."""
-    announced = request.headers.get("content-length")
-    return int(announced) if announced is not None and announced.isdecimal() else most
+@dataclass
+class Held:
+    """What one body takes of the budget. It takes what has arrived and not what is announced, so that clients who
+    announce much and send little keep nobody out."""
+
+    budget: BodyBudget
+    size: int = 0
+
+    def add(self, size: int) -> None:
+        """Take more, or raise the Refusal that says when to come back."""
+        if size > self.budget.free:
+            raise busy("as many bytes in memory as it may hold", 1)
+        self.budget.free -= size
+        self.size += size
 
 
-async def read_body(request: Request, most: int, deadline: float) -> bytes:
+async def read_body(request: Request, held: Held, most: int, deadline: float) -> bytes:
     """The whole body; `deadline` is a time of the event loop."""
     parts: list[bytes] = []
     size = 0
-    too_large = announced_size(request, 0) > HEARD_OUT * most
+    announced = request.headers.get("content-length", "0")
+    too_large = not announced.isdecimal() or int(announced) > HEARD_OUT * most
     try:
         async with asyncio.timeout_at(deadline):
             if not too_large:
                 async for part in request.stream():
                     size += len(part)
                     if size <= most:
+                        held.add(len(part))
                         parts.append(part)
                     elif size > HEARD_OUT * most:
                         break

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dsui import __version__
 from dsui.runtime import Prediction
 from dsui.serving.batching import Part
-from dsui.serving.body import announced_size, read_body
+from dsui.serving.body import read_body
 from dsui.serving.documents import INFER, MODEL_METADATA, MODEL_READY, SERVER_LIVE, SERVER_METADATA, SERVER_READY
 from dsui.serving.refusal import Refusal
 from dsui.serving.served_model import ServedModel
@@ -56,9 +56,8 @@ def inference_router(state: ServingState) -> APIRouter:
         deadline = state.deadline()
         slot = state.slot(name)
         model = slot.current
-        most = state.settings.body
-        with state.bodies.taking(min(announced_size(request, most), most)):
-            body = await read_body(request, most, deadline)
+        with state.bodies.open() as held:
+            body = await read_body(request, held, state.settings.body, deadline)
             asked = parse_infer(body, request.headers.get(LENGTH))
             names = _outputs_wanted(model, asked.outputs)
             _check_input(state, model, asked.name, asked.tensor)

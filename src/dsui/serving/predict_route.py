@@ -12,7 +12,7 @@ from dsui.excerpt import excerpt, shorten
 from dsui.runtime import ImageError
 from dsui.serving.answers import answer_about, answer_without
 from dsui.serving.batching import Ticket
-from dsui.serving.body import announced_size, read_body
+from dsui.serving.body import read_body
 from dsui.serving.documents import PREDICT
 from dsui.serving.multipart import UploadedFile, parse_files
 from dsui.serving.refusal import Refusal
@@ -37,9 +37,8 @@ def predict_router(state: ServingState) -> APIRouter:
             raise Refusal(
                 415, f"the body is {shorten(kind, 60)}; send an image, or a form (multipart/form-data) of images."
             )
-        most = state.settings.body
-        with state.bodies.taking(min(announced_size(request, most), most)):
-            body = await read_body(request, most, deadline)
+        with state.bodies.open() as held:
+            body = await read_body(request, held, state.settings.body, deadline)
             if kind == FORM:
                 files = parse_files(body, request.headers["content-type"], state.settings.files)
             elif body:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,15 +31,7 @@ class ServingState:
         self.settings, self.metrics, self.draining = settings, Metrics(), False
         self.bodies = BodyBudget(settings.bodies)
         self.decoders = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="dsui-decode")
-        self._folder = tempfile.TemporaryDirectory(prefix="dsui-serve-")
-        folder = Path(self._folder.name)
-        try:
-            self.slots = {
-                name: ModelSlot(name, source, folder, settings, self.metrics) for name, source in models.items()
-            }
-        except BaseException:
-            self._folder.cleanup()
-            raise
+        self.slots = {name: ModelSlot(name, source, settings, self.metrics) for name, source in models.items()}
 
     def slot(self, name: str | None) -> ModelSlot:
         """The model of that name; the first where none is named."""
@@ -57,7 +48,7 @@ class ServingState:
     async def in_time(self, request: Request, work: Coroutine[Any, Any, Answer], deadline: float) -> Answer:
         """What the work gives, unless the deadline passes or the client leaves; the work is then given up."""
         doing = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(request.receive())
+        leaving = asyncio.ensure_future(_left(request))
         try:
             async with asyncio.timeout_at(deadline):
                 await asyncio.wait({doing, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -85,4 +76,9 @@ class ServingState:
         for slot in self.slots.values():
             await slot.close()
         self.decoders.shutdown(wait=False, cancel_futures=True)
-        self._folder.cleanup()
+
+
+async def _left(request: Request) -> None:
+    """Ends when the client leaves; the body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

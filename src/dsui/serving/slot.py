@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dsui.errors import DsuiError
-from dsui.monitoring import AcceptanceMonitor, UncertaintyMonitor
-from dsui.monitoring.uncertainty import LEAST
+from dsui.monitoring.acceptance import AcceptanceMonitor
+from dsui.monitoring.promise import Monitor, Promise
+from dsui.monitoring.uncertainty import UncertaintyMonitor
 from dsui.runtime import Prediction
 from dsui.serving.logs import write_event
 from dsui.serving.metrics import Metrics
@@ -19,17 +19,19 @@ from dsui.serving.served_model import ServedModel
 from dsui.serving.settings import ServerSettings
 from dsui.serving.source import exported
 
-RISK_CHOICES = 20
-"""Coverages among which `--risk` chooses (`dsui.runs.threshold`)."""
+FALSE_ALARM = 0.01
+"""The chance that any monitor of a model ever raises an alarm while nothing has changed, at most."""
+CALIBRATED = ("uncertainty", "foreignness")
+"""Scores whose quantiles a model may know."""
 ACCEPTED, REJECTED, UNDECIDED, UNREADABLE = "accepted", "rejected", "undecided", "unreadable"
 
 
 class ModelSlot:
-    """A model by name; `folder` is for the temporary files of runs."""
+    """A model by name."""
 
-    def __init__(self, name: str, source: Path, folder: Path, settings: ServerSettings, metrics: Metrics) -> None:
+    def __init__(self, name: str, source: Path, settings: ServerSettings, metrics: Metrics) -> None:
         self.name, self.source, self.metrics = name, source, metrics
-        self._folder, self._settings = folder, settings
+        self._settings = settings
         self._retiring: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Lock()
         self.counts = dict.fromkeys((ACCEPTED, REJECTED, UNDECIDED, UNREADABLE), 0)
@@ -86,24 +88,25 @@ class ModelSlot:
         return self.counts[ACCEPTED] / decided if decided else None
 
     def _load(self) -> ServedModel:
-        file = exported(self.source, self._folder)
-        try:
+        with exported(self.source) as file:
             return ServedModel(self.name, file, self._settings, self._after)
-        finally:
-            if file != self.source:
-                file.unlink(missing_ok=True)
 
-    def _new_monitors(self) -> dict[str, Any]:
+    def _new_monitors(self) -> dict[str, Monitor]:
         """They begin anew with every model, because each has promises of its own."""
         thresholds, calibration = self.current.facts.thresholds, self.current.facts.calibration
-        monitors: dict[str, Any] = {}
-        if thresholds is not None:
-            rank = round(thresholds.coverage * thresholds.images)
-            choices = 1 if thresholds.asked.risk is None else RISK_CHOICES
-            monitors["acceptance"] = AcceptanceMonitor.at_rank(rank, thresholds.images, choices=choices)
-        if calibration is not None and calibration.images >= LEAST:
-            monitors["uncertainty"] = UncertaintyMonitor.of_quantiles(calibration.uncertainty, calibration.images)
-        return monitors
+        if (known := calibration or thresholds) is None:
+            return {}
+        quantiles = {} if calibration is None else calibration._asdict()
+        promise = Promise(
+            images=known.images,
+            limits=() if thresholds is None else tuple(limit.score for limit in thresholds.limits),
+            asked_coverage=None if thresholds is None else thresholds.asked.coverage,
+            asked_risk=None if thresholds is None else thresholds.asked.risk,
+            accepted=None if thresholds is None else thresholds.coverage,
+            quantiles={name: quantiles[name] for name in CALIBRATED if quantiles.get(name) is not None},
+        )
+        found = promise.monitors(FALSE_ALARM, decided=thresholds is not None, scored=CALIBRATED)
+        return {getattr(monitor, "score", monitor.kind): monitor for monitor in found}
 
     def _after(self, model: ServedModel, prediction: Prediction, images: int, seconds: float) -> None:
         """Count a batch."""
@@ -122,21 +125,20 @@ class ModelSlot:
             rejected = int(np.count_nonzero(prediction.abnormal))
             self._count(ACCEPTED, images - rejected)
             self._count(REJECTED, rejected)
-        if model is not self.current:
-            return  # its monitors ended with it
-        if "acceptance" in self.monitors and prediction.abnormal is not None:
-            self._watch("acceptance", ~prediction.abnormal)
-        if "uncertainty" in self.monitors:
-            self._watch("uncertainty", prediction.uncertainty)
+        if model is self.current:  # the monitors of an older one ended with it
+            for kind, monitor in self.monitors.items():
+                self._watch(kind, monitor, prediction)
 
     def _count(self, decision: str, images: int) -> None:
         self.counts[decision] += images
         self.metrics.images.labels(self.name, decision).inc(images)
 
-    def _watch(self, kind: str, values: Any) -> None:
-        monitor = self.monitors[kind]
+    def _watch(self, kind: str, monitor: Monitor, prediction: Prediction) -> None:
         known = monitor.alarm
-        monitor.update(values)
+        if isinstance(monitor, AcceptanceMonitor) and prediction.abnormal is not None:
+            monitor.update(~prediction.abnormal)
+        elif isinstance(monitor, UncertaintyMonitor):
+            monitor.update(getattr(prediction, kind))
         self.metrics.wealth.labels(self.name, kind).set(monitor.value)
         self.metrics.alarm.labels(self.name, kind).set(int(monitor.alarm))
         if monitor.alarm and not known:

@@ -6,15 +6,19 @@ stop it from answering.
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from dsui.errors import DsuiError
 from dsui.excerpt import shorten
+from dsui.serving.logs import write_event
 
 ENDING = ".onnx"
 LONGEST = 1800
@@ -27,24 +31,31 @@ def model_name(source: Path) -> str:
     return path.stem if path.suffix == ENDING else path.name
 
 
-def exported(source: Path, folder: Path) -> Path:
-    """The ONNX file of a source; that of a run is new in `folder`."""
+@contextmanager
+def exported(source: Path) -> Iterator[Path]:
+    """The ONNX file of a source; that of a run is deleted at the end."""
     if source.suffix == ENDING or source.is_file():
-        return source
+        yield source
+        return
     if not source.is_dir():
         raise DsuiError(f"there is no {source}; name a file model.onnx, or the folder of a run.")
     if find_spec("torch") is None:
         raise DsuiError(
             f"{source} is the folder of a run, which needs PyTorch; serve the file of `dsui export` instead."
         )
-    handle, name = tempfile.mkstemp(suffix=ENDING, dir=folder)
-    os.close(handle)
-    command = [sys.executable, "-m", "dsui", "export", str(source), name, "--quiet"]
+    with TemporaryDirectory(prefix="dsui-serve-") as folder:
+        file = Path(folder) / f"{model_name(source)}{ENDING}"
+        _export(source, file)
+        yield file
+
+
+def _export(run: Path, file: Path) -> None:
+    write_event(logging.INFO, "exporting", source=str(run))
+    command = [sys.executable, "-m", "dsui", "export", str(run), str(file), "--quiet"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST)  # noqa: S603
     except subprocess.TimeoutExpired as error:
-        raise DsuiError(f"the export of {source} did not end within {LONGEST} s; run dsui export yourself.") from error
+        raise DsuiError(f"the export of {run} did not end within {LONGEST} s; run dsui export yourself.") from error
     if done.returncode != 0:
         why = done.stderr.strip().splitlines()[-1:] or ["the export failed."]
         raise DsuiError(shorten(why[0].removeprefix("dsui: "), 500))
-    return Path(name)
