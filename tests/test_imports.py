@@ -30,6 +30,7 @@ evaluation
 deploy
 report
 experiments
+benchmarks
 classifier
 sklearn
 cli

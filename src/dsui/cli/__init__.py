@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from dsui import __version__
+from dsui.cli.bench import bench
 from dsui.cli.compare import compare
 from dsui.cli.data import data_app
 from dsui.cli.demo import demo
@@ -48,6 +49,7 @@ app.command()(threshold)
 app.command()(monitor)
 app.add_typer(data_app, name="data")
 app.command()(verify)
+app.command()(bench)
 app.command()(info)
 
 
