@@ -6,8 +6,8 @@ wealth is spread over all of them. Both tails count: foreign images usually have
 sure of everything makes them smaller.
 
 Equal scores are put in order by chance, with a generator of a fixed seed, so that the test stays exact and repeatable.
-Quantiles alone must be values of images (`order_statistics`), not means of two. They give the same bets, and the test is
-then exact as long as no scores are equal.
+Quantiles alone must be values of images (`order_statistics`), not means of two. They give the same bets, and the test
+is then exact as long as no scores are equal.
 """
 
 from __future__ import annotations
