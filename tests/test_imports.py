@@ -33,6 +33,7 @@ deploy
 export
 report
 experiments
+benchmarks
 classifier
 sklearn
 cli

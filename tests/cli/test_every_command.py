@@ -25,9 +25,9 @@ from dsui.runs.checkpoint import SHORTEST_PAUSE
 from tests.support.command_line import dsui, exit_status
 
 Words = tuple[str, ...]
-LONG: set[Words] = {("demo",), ("verify",), ("serve",)}
-"""Commands that train for longer than a test here may take, or end only when told to; their own tests look at what they
-print."""
+LONG: set[Words] = {("demo",), ("verify",), ("bench",), ("serve",)}
+"""Commands that train or measure for longer than a test here may take, or end only when told to; their own tests look at
+what they print."""
 
 
 def _found(group: Any, path: Words = ()) -> Iterator[tuple[Words, Any]]:
@@ -156,7 +156,14 @@ JSON_KEYS: dict[Words, set[str]] = {
 }
 ROWS: set[Words] = {("evaluate",), ("predict",)}
 """Print rows as they come, one JSON object to a line."""
-PRINTS_WHEN_QUIET: set[Words] = {("compare",), ("predict",), ("threshold",), ("data", "list"), ("info",)}
+PRINTS_WHEN_QUIET: set[Words] = {
+    ("compare",),
+    ("predict",),
+    ("threshold",),
+    ("monitor",),
+    ("data", "list"),
+    ("info",),
+}
 """Commands whose output is their purpose print it also with --quiet."""
 
 

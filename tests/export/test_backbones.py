@@ -19,8 +19,8 @@ from dsui.export.decision_graph import DecisionGraph
 from dsui.export.fewer_bits import with_fewer_bits
 from dsui.export.onnx_session import Session
 from dsui.export.tracing import trace
-from dsui.methods.registry import build
 from dsui.limits import Criterion, Limit
+from dsui.methods.registry import build
 from dsui.runs.acceptance import Thresholds
 from dsui.runs.calibration import Calibration
 from dsui.runs.model import Model, RunFacts, forward

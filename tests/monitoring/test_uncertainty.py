@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dsui.monitoring import UncertaintyMonitor
-from dsui.monitoring.uncertainty import PERCENTS
+from dsui.monitoring.uncertainty import PERCENTS, order_statistics
 
 
 def test_wealth_is_one_on_average_over_all_orders_of_scores() -> None:
@@ -66,7 +66,8 @@ def test_a_wider_spread_with_the_same_middle_is_noticed() -> None:
 def test_quantiles_that_are_order_statistics_give_the_same_as_all_scores() -> None:
     generator = np.random.default_rng(3)
     scores, new = generator.normal(size=437), generator.normal(size=200) + 0.3
-    quantiles = np.quantile(scores, np.linspace(0, 1, 101), method="inverted_cdf")
+    quantiles = order_statistics(scores)
+    assert quantiles == pytest.approx(np.quantile(scores, np.linspace(0, 1, 101), method="inverted_cdf"), abs=0)
     whole, coarse = UncertaintyMonitor(scores), UncertaintyMonitor.of_quantiles(quantiles, 437)
     whole.update(new)
     coarse.update(new)

@@ -6,6 +6,7 @@ shell do not wait for them.
 
 from __future__ import annotations
 
+from dsui.cli.bench import bench
 from dsui.cli.compare import compare
 from dsui.cli.data import data_app
 from dsui.cli.demo import demo
@@ -42,6 +43,7 @@ app.command()(serve)
 app.command()(monitor)
 app.add_typer(data_app, name="data")
 app.command()(verify)
+app.command()(bench)
 app.command()(info)
 
 

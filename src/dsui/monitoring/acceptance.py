@@ -34,9 +34,8 @@ class AcceptanceMonitor(Alarm):
     def __init__(self, promised: float, images: int | None, *, false_alarm: float = 0.01) -> None:
         if not 0 < promised < 1:
             raise ValueError(f"the promised rate must be between 0 and 1, as in 0.95, got {promised}.")
-        rank = (
-            None if images is None else math.ceil((images + 1) * Fraction(str(promised)))
-        )  # as in dsui.runs.threshold
+        share = Fraction(str(promised))  # as dsui.runs.threshold takes it
+        rank = None if images is None else math.ceil((images + 1) * share)
         self._start(promised, rank, images, 1, false_alarm)
 
     @classmethod

@@ -6,13 +6,12 @@ wealth is spread over all of them. Both tails count: foreign images usually have
 sure of everything makes them smaller.
 
 Equal scores are put in order by chance, with a generator of a fixed seed, so that the test stays exact and repeatable.
-Quantiles alone must be order statistics (`method="inverted_cdf"` in numpy). They give the same bets, and the test is
-then exact as long as no scores are equal.
+Quantiles alone must be values of images (`order_statistics`), not means of two. They give the same bets, and the test
+is then exact as long as no scores are equal.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,8 +47,7 @@ class UncertaintyMonitor(Alarm):
         if len(values) != QUANTILES or (np.diff(values) < 0).any():
             raise ValueError("the quantiles of the calibration scores must be 101 numbers in ascending order.")
         monitor = cls.__new__(cls)
-        ranks = np.array([max(1, -(-images * percent // 100)) for percent in range(QUANTILES)])
-        monitor._start(values, ranks, images, false_alarm, score)
+        monitor._start(values, _ranks(images), images, false_alarm, score)
         return monitor
 
     def _start(
@@ -63,8 +61,7 @@ class UncertaintyMonitor(Alarm):
         labels = np.empty(len(values))  # the order of equal scores
         for start, stop in _runs(values):
             labels[start:stop] = np.sort(self._generator.random(stop - start))
-        wanted = [max(1, math.ceil(images * percent / 100)) for percent in PERCENTS]
-        places = np.unique(np.searchsorted(ranks, wanted))
+        places = np.unique(np.searchsorted(ranks, _ranks(images)[list(PERCENTS)]))
         self._limits, self._labels = values[places], labels[places]
         self._urn = UrnMartingale(ranks[places].tolist(), images)
 
@@ -100,6 +97,18 @@ class UncertaintyMonitor(Alarm):
             **facts(self),
             "sentence": self.sentence,
         }
+
+
+def order_statistics(scores: Values) -> list[float]:
+    """The 101 quantiles that `UncertaintyMonitor.of_quantiles` reads, from all calibration scores."""
+    ordered = np.sort(np.asarray(scores, dtype=np.float64).ravel())
+    found: list[float] = ordered[_ranks(len(ordered)) - 1].tolist()
+    return found
+
+
+def _ranks(images: int) -> NDArray[np.int64]:
+    """Of the quantiles; whole numbers, because 300 x 0.07 is 21.000000000000004."""
+    return np.array([max(1, -(-images * percent // 100)) for percent in range(QUANTILES)])
 
 
 def _runs(ordered: NDArray[np.float64]) -> list[tuple[int, int]]:
