@@ -29,7 +29,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]
+import onnxruntime
 from PIL import Image
 
 import measuring
