@@ -30,11 +30,11 @@ from dsui import __version__
 from dsui.backbones.own import as_backbone
 from dsui.backbones.registry import own_backbone
 from dsui.deploy.labelled import labelled, training_set
-from dsui.deploy.prediction import Prediction
 from dsui.deploy.predictor import Predictor
 from dsui.device import choose_device
 from dsui.errors import RunError
 from dsui.excerpt import excerpt
+from dsui.prediction import Prediction
 from dsui.recipe import Recipe
 from dsui.runs import turns
 from dsui.runs.acceptance import Thresholds

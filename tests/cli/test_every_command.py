@@ -25,8 +25,9 @@ from dsui.runs.checkpoint import SHORTEST_PAUSE
 from tests.support.command_line import dsui, exit_status
 
 Words = tuple[str, ...]
-LONG: set[Words] = {("demo",), ("verify",)}
-"""Commands that train for longer than a test here may take; their own tests look at what they print."""
+LONG: set[Words] = {("demo",), ("verify",), ("bench",), ("serve",)}
+"""Commands that train or measure for longer than a test here may take, or end only when told to. Own tests look at
+what they print."""
 
 
 def _found(group: Any, path: Words = ()) -> Iterator[tuple[Words, Any]]:
@@ -94,6 +95,12 @@ class Place:
         settings += ["--calibration", "0.1"]
         return ["train", "--data", "digits", *settings, "--device", "cpu", "--out", self.folder / out]
 
+    def predictions(self, name: str) -> Path:
+        """The file of a stream of one image, whose score is in the middle."""
+        file = self.folder / f"{name}.csv"
+        file.write_text("file,label,uncertainty,decision,error\na.png,3,0.0,,\n", encoding="utf-8")
+        return file
+
     def calls(self, name: str) -> dict[Words, list[object]]:
         """Every command so that it succeeds; `name` is for what it writes."""
         return {
@@ -107,7 +114,9 @@ class Place:
             ("reproduce",): ["reproduce", self.folder / "grid.yaml", "--out", self.folder / "study", "--device", "cpu"],
             ("report",): ["report", self.run, "--out", self.folder / f"{name}.html", "--root", self.folder],
             ("predict",): ["predict", self.run, self.folder / "image.png"],
+            ("monitor",): ["monitor", self.predictions(name), "--run", self.run],
             ("threshold",): ["threshold", self.run, "--risk", "", "--coverage", "0.5"],
+            ("export",): ["export", self.run, self.folder / f"{name}.onnx"],
             ("data", "list"): ["data", "list"],
             ("data", "get"): ["data", "get", "digits"],
             ("data", "check"): ["data", "check", "digits"],
@@ -137,7 +146,9 @@ JSON_KEYS: dict[Words, set[str]] = {
     ("reproduce",): {"study", "cells", "table", "files"},
     ("report",): {"page", "bytes", "figures"},
     ("predict",): {"file", "label", "uncertainty", "error"},
+    ("monitor",): {"alarm", "false_alarm", "images", "skipped", "sentence", "monitors"},
     ("threshold",): {"accepting_by", "asked", "thresholds", "calibration", "sets", "saved", "obstacle"},
+    ("export",): {"file", "bytes", "outputs", "thresholds", "agreement"},
     ("data", "list"): {"name", "present", "licence", "source"},
     ("data", "get"): {"name", "root", "fetched", "check"},
     ("data", "check"): {"name", "splits", "absent", "problems"},
@@ -145,7 +156,14 @@ JSON_KEYS: dict[Words, set[str]] = {
 }
 ROWS: set[Words] = {("evaluate",), ("predict",)}
 """Print rows as they come, one JSON object to a line."""
-PRINTS_WHEN_QUIET: set[Words] = {("compare",), ("predict",), ("threshold",), ("data", "list"), ("info",)}
+PRINTS_WHEN_QUIET: set[Words] = {
+    ("compare",),
+    ("predict",),
+    ("threshold",),
+    ("monitor",),
+    ("data", "list"),
+    ("info",),
+}
 """Commands whose output is their purpose print it also with --quiet."""
 
 

@@ -19,19 +19,21 @@ from dsui.schema import TRUTH, choice, record, whole
 
 FILTERS = {each.name.lower(): each for each in Image.Resampling}
 LARGEST_SIDE = 1 << 16
+LARGEST_RESIZED = 1 << 24
+"""Pixels. A strip of 1 x 9,000,000 pixels would fill the memory with its shorter side at `edge`. Beyond this, only what
+is cut out is computed. Places are then rounded otherwise: a level may differ by one, and `nearest` take a neighbour."""
 Readout = Literal["pooled", "token"]
 FIT = ("crop", "squash")
 READOUTS = ("pooled", "token")
 USUAL_SIZE = 224
-FACTS = record(
-    {
-        "edge": whole(1, LARGEST_SIDE),
-        "fit": choice(*FIT),
-        "interpolation": choice(*FILTERS),
-        "rounds_down": TRUTH,
-        "readout": choice(*READOUTS),
-    }
-)
+RESIZING = {
+    "edge": whole(1, LARGEST_SIDE),
+    "fit": choice(*FIT),
+    "interpolation": choice(*FILTERS),
+    "rounds_down": TRUTH,
+}
+"""What `apply` needs to know, beside `size`."""
+FACTS = record({**RESIZING, "readout": choice(*READOUTS)})
 """What a run's config says of it, beside `size`, `mean` and `std`."""
 
 
@@ -73,6 +75,10 @@ class Preparation:
         shorter = min(width, height)
         width, height = (self.edge if side == shorter else int(self.edge * side / shorter) for side in (width, height))
         left, top = (self._margin(side) for side in (width, height))
+        if width * height > LARGEST_RESIZED:
+            across, down = image.width / width, image.height / height
+            box = (left * across, top * down, (left + self.size) * across, (top + self.size) * down)
+            return image.resize((self.size, self.size), resample, box)
         return image.resize((width, height), resample).crop((left, top, left + self.size, top + self.size))
 
     def _margin(self, side: int) -> int:

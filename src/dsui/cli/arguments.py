@@ -43,7 +43,6 @@ Foreign = Annotated[
         autocompletion=completion(names.foreign),
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
 KeepOutputs = Annotated[
     bool, typer.Option("--cache/--no-cache", help="Keep the network's outputs in the run folders, to reuse them.")
 ]
@@ -55,9 +54,6 @@ StepMode = Annotated[
         help=f"How training steps are executed: {', '.join(MODES)}.",
         autocompletion=completion(lambda: MODES),
     ),
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", help="Print no progress, notes or summaries; errors are still printed.")
 ]
 OwnFunction = Annotated[
     str | None,
@@ -92,28 +88,6 @@ def allow_function(spec: str | None) -> None:
         raise UsageError(f"--backbone {spec}: the run knows this itself; leave it out.")
     check_spec(spec)
     allow(spec)
-
-
-def parse_path(text: str) -> Path:
-    """A path; an empty text, as an unset shell variable gives, is an error, since it would mean the current folder."""
-    if not text:
-        raise UsageError("a path is empty; write . for the current folder.")
-    return Path(text)
-
-
-def check_share(value: float | None) -> float | None:
-    """Callback of an option for a share of the images in [0, 1)."""
-    if value is not None and not 0 <= value < 1:
-        advice = f"write {value / 100:g} for {value:g} %" if 1 < value <= 100 else "write one as 0.05 or 0.95"
-        raise typer.BadParameter(f"{value:g} is not a share of the images below 1; {advice}.")
-    return value
-
-
-def check_positive_share(value: float | None) -> float | None:
-    """Callback of an option for a share of the images in (0, 1)."""
-    if value == 0:
-        raise typer.BadParameter("0 is not a share of the images between 0 and 1; write one as 0.05 or 0.95.")
-    return check_share(value)
 
 
 def check_name(kind: str, name: str, choices: Iterable[str]) -> str:

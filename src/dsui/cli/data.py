@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli import names
-from dsui.cli.arguments import Json, Quiet, Root, SkipBad, check_dataset
+from dsui.cli.arguments import Root, SkipBad, check_dataset
 from dsui.cli.errors import CommandGroup, UsageError
+from dsui.cli.json_output import print_json
 from dsui.cli.names import completion
-from dsui.cli.output import print_json
+from dsui.cli.plain_arguments import Json, Quiet
 from dsui.cli.terminal import print_line, stdout_console
 from dsui.data.registry import FOLDER
 from dsui.errors import DataError

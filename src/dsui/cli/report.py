@@ -10,21 +10,19 @@ import typer
 from dsui.cli import names
 from dsui.cli.arguments import (
     Device,
-    Json,
     KeepOutputs,
     OwnFunction,
-    Quiet,
     Root,
     SkipBad,
     allow_function,
     check_foreign,
-    parse_path,
     select_device,
     split_names,
 )
 from dsui.cli.errors import UsageError
+from dsui.cli.json_output import print_json
 from dsui.cli.names import completion
-from dsui.cli.output import print_json
+from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.cli.terminal import print_line
 from dsui.errors import DsuiError
 

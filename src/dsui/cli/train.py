@@ -13,21 +13,18 @@ from dsui.cli import names, train_backbone, train_checks, train_summary
 from dsui.cli.arguments import (
     MODES,
     Device,
-    Json,
-    Quiet,
     Root,
     SkipBad,
     StepMode,
     Weights,
     check_name,
     check_outside_images,
-    check_share,
-    parse_path,
     select_device,
 )
 from dsui.cli.errors import FAILED, UsageError, as_usage_errors, print_error
+from dsui.cli.json_output import print_json
 from dsui.cli.names import completion
-from dsui.cli.output import print_json
+from dsui.cli.plain_arguments import Json, Quiet, check_share, parse_path
 from dsui.data.registry import FEATURES, FOLDER, OWN
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ class Doubles(Method):
     def __init__(self, method: Method, num_classes: int, copies: int) -> None:
         super().__init__()
         self.method, self.num_classes, self.copies = method, num_classes, copies
-        self.passes, self.capturable = method.passes, method.capturable
+        self.passes, self.draws, self.capturable = method.passes, method.draws, method.capturable
         self.partial_gradients, self.decay_mixture = method.partial_gradients, method.decay_mixture
 
     @property

@@ -65,6 +65,7 @@ class Ensemble(Method):
         self.copies = methods[0].copies
         self.takes_copies = all(each.takes_copies for each in methods)
         self.passes = sum(each.passes for each in methods)
+        self.draws = any(each.draws for each in methods)
         self.capturable = all(each.capturable for each in methods)
         self.partial_gradients = any(each.partial_gradients for each in methods)
         self.decay_mixture = any(each.decay_mixture for each in methods)

@@ -9,7 +9,7 @@ loss per batch declares it here, and the loop provides it:
     turns     several updates in each step, each with its own parameters and optimizer: `turns`
     outliers  a batch of foreign images beside each training batch: `learns_from_outliers`
     copies    turned or mixed copies of each batch behind its own images: `takes_copies`, `takes_doubles`, `rows`
-    passes    forward passes for one prediction: `passes`
+    passes    forward passes for one prediction: `passes`, and whether random numbers are drawn for them: `draws`
     options   keyword-only arguments of its constructor; a recipe or `--set NAME=VALUE` gives them
 """
 
@@ -68,6 +68,8 @@ class Method(nn.Module, ABC):
     """Whether its classes can have doubles (`dsui.methods.doubles`), because `predict` gives nothing that is made of
     all classes but what `first_classes` knows. Not inherited either."""
     passes: int = 1
+    draws: bool = False
+    """Whether `predict` draws random numbers, so that no fixed formula gives its predictions."""
     copies: int = 0
     """Turned copies of each image that it trains on."""
     capturable: bool = True
