@@ -15,7 +15,7 @@ from tests.support.fences import ROOT
 
 ROOMS = """
 errors excerpt regular_file plain_yaml plain_json plain_pickle schema
-spelling lazy_registry differentiation checks progress host_memory device spreadsheet
+spelling lazy_registry differentiation checks progress host_memory device spreadsheet python_words
 fused matrix_product density divergence em projection head released objectives
 weibull pareto
 outputs score_table scores recipe

@@ -1,14 +1,19 @@
 """Networks of timm, torchvision and transformers, without their classifiers, and how their images are prepared.
 
 Each function imports its library. `pretrained` False gives the architecture alone, for weights that come from a run or
-a file. Nothing is unpickled here: transformers is told to load safetensors, and the others verify what they download.
+a file. No weights can run code: transformers is told to load safetensors, and where timm and torchvision have only files
+of PyTorch, `torch.load` is told to read tensors alone.
 """
 
 from __future__ import annotations
 
+import inspect
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 from PIL import Image
@@ -19,6 +24,12 @@ from dsui.backbones.preparation import Preparation
 from dsui.errors import DsuiError
 from dsui.excerpt import shorten
 
+WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+"""With this variable of the environment `torch.load` reads tensors and nothing that could run code."""
+RESIZES_POSITIONS = "interpolate_pos_encoding"
+"""The argument with which a transformer takes images of another size than it was trained with."""
+UNUSUAL = ("do_flip_channel_order", "rescale_offset", "include_top")
+"""What some processors of transformers do with pixels, and `Preparation` does not."""
 LARGE = 384
 """From this size on, transformers' ConvNeXt resizes the whole image instead of cropping."""
 
@@ -31,15 +42,32 @@ class LibraryModel(NamedTuple):
     finish: Callable[[nn.Module, Preparation], nn.Module]
 
 
+@contextmanager
+def tensors_only() -> Iterator[None]:
+    """Within it `torch.load` unpickles no code, whatever its caller asks for."""
+    before = os.environ.get(WEIGHTS_ONLY)
+    os.environ[WEIGHTS_ONLY] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[WEIGHTS_ONLY]
+        else:
+            os.environ[WEIGHTS_ONLY] = before
+
+
 def from_timm(name: str, pretrained: bool) -> LibraryModel:
     import timm
 
     try:
-        model = timm.create_model(name, pretrained=pretrained, num_classes=0)  # without its classifier
-    except (RuntimeError, ValueError, OSError) as error:
+        with tensors_only():
+            model = timm.create_model(name, pretrained=pretrained, num_classes=0)  # without its classifier
+    except (RuntimeError, ValueError, OSError, UnpicklingError) as error:
         raise _not_loaded("timm", name, error) from error
     facts = timm.data.resolve_model_data_config(model)
     size = facts["input_size"][-1]
+    if facts["input_size"] != (3, size, size) or facts.get("crop_mode") == "border":
+        raise DsuiError(f"timm:{name} takes images that are not colour squares; name a model that takes these.")
     preparation = Preparation(
         size=size,
         edge=int(size / facts["crop_pct"]),
@@ -56,8 +84,9 @@ def from_torchvision(name: str, pretrained: bool) -> LibraryModel:
 
     try:
         weights = models.get_model_weights(name).DEFAULT
-        model = models.get_model(name, weights=weights if pretrained else None)
-    except (ValueError, OSError) as error:
+        with tensors_only():
+            model = models.get_model(name, weights=weights if pretrained else None)
+    except (ValueError, OSError, UnpicklingError) as error:
         raise _not_loaded("torchvision", name, error) from error
     facts = weights.transforms()
     preparation = Preparation(
@@ -71,10 +100,12 @@ def from_torchvision(name: str, pretrained: bool) -> LibraryModel:
 
 
 def from_transformers(name: str, pretrained: bool) -> LibraryModel:
+    from huggingface_hub.utils import logging as hub_logging
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
     from transformers.utils import logging
 
     logging.set_verbosity_error()  # it remarks on every tensor that a model without its classifier does not need
+    hub_logging.set_verbosity_error()  # and the hub on every attempt to reach it
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
     try:
@@ -90,18 +121,21 @@ def from_transformers(name: str, pretrained: bool) -> LibraryModel:
     if unfound := [each for each in missing if "pooler" not in each]:
         raise DsuiError(f"hf:{name}: its weights lack {unfound[0]}; name another model.")
     facts = facts if not missing else replace(facts, readout="token")
-    return LibraryModel(getattr(model, "vision_model", model), facts, lambda whole, each: Pooled(whole, each.readout))
+    return LibraryModel(getattr(model, "vision_model", model), facts, lambda whole, each: Pooled(whole, each.readout, each.size))
 
 
 class Pooled(nn.Module):
-    """A model of transformers as images -> features [B, M]; `readout` as in `Preparation`."""
+    """A model of transformers as images [B, 3, size, size] -> features [B, M]; `readout` as in `Preparation`."""
 
-    def __init__(self, model: nn.Module, readout: str) -> None:
+    def __init__(self, model: nn.Module, readout: str, size: int) -> None:
         super().__init__()
         self.model, self.readout = model, readout
+        other = getattr(getattr(model, "config", None), "image_size", size) != size
+        known = RESIZES_POSITIONS in inspect.signature(model.forward).parameters
+        self.arguments = {RESIZES_POSITIONS: True} if other and known else {}
 
     def forward(self, images: Tensor) -> Tensor:
-        answer = self.model(pixel_values=images)
+        answer = self.model(pixel_values=images, **self.arguments)
         states: Tensor = answer.last_hidden_state
         pooled: Tensor | None = getattr(answer, "pooler_output", None)
         if pooled is not None and self.readout == "pooled":
@@ -111,6 +145,8 @@ class Pooled(nn.Module):
 
 def _of_processor(name: str, facts: Mapping[str, Any]) -> Preparation:
     """From the settings of an image processor."""
+    if unusual := [each for each in UNUSUAL if facts.get(each)]:
+        raise DsuiError(f"hf:{name} changes pixels in a way that dsui does not ({unusual[0]}); name another model.")
     size, crop = facts.get("size") or {}, facts.get("crop_size") or {}
     crops = bool(facts.get("do_center_crop")) and bool(crop)
     shortest = size.get("shortest_edge")
@@ -119,10 +155,10 @@ def _of_processor(name: str, facts: Mapping[str, Any]) -> Preparation:
         raise DsuiError(f"hf:{name} takes images that are not square; name a model that takes squares.")
     share = facts.get("crop_pct")
     squash = (shortest is None and not crops) or (share is not None and side >= LARGE)
-    edge = shortest or size["height"]
+    edge = side if squash else shortest or size["height"]
     return Preparation(
         size=side,
-        edge=int(side / share) if share is not None and not crops else edge,
+        edge=int(side / share) if share is not None and not crops and not squash else edge,
         fit="squash" if squash else "crop",
         interpolation=Image.Resampling(int(facts.get("resample", 2))).name.lower(),
         rounds_down=True,
@@ -132,9 +168,11 @@ def _of_processor(name: str, facts: Mapping[str, Any]) -> Preparation:
 
 
 def _not_loaded(library: str, name: str, error: Exception) -> DsuiError:
+    first = str(error).split(". ")[0].split("\n")[0].rstrip(".")
+    more = " or the folder" if library == "hf" else ""
     return DsuiError(
-        f"{library}:{name} cannot be loaded ({shorten(error)}); correct the name, or bring its weights to this machine "
-        "and name them with --weights FILE."
+        f"{library}:{name} cannot be loaded ({shorten(first)}); correct the name{more}, or, where the weights cannot be "
+        "fetched, bring them to this machine and name them with --weights FILE."
     )
 
 

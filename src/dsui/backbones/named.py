@@ -62,7 +62,8 @@ def load_backbone(
     preparation = preparation if size is None else preparation.resized(size)
     finished = finish(model, preparation)
     shape = (3, preparation.size, preparation.size)
-    return NamedBackbone(finished if isinstance(finished, Backbone) else _of_library(finished, shape), preparation)
+    own = finished if isinstance(finished, Backbone) else _of_library(finished, shape, spec)
+    return NamedBackbone(own, preparation)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -113,13 +114,19 @@ def weights_fingerprint(backbone: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def _of_library(model: nn.Module, shape: tuple[int, int, int]) -> Backbone:
+def _of_library(model: nn.Module, shape: tuple[int, int, int], spec: str) -> Backbone:
     """A library's model that gives features, whatever its attribute `out_features` may mean."""
     probe = model.eval()
-    with torch.no_grad():
-        found = probe(torch.rand((2, *shape), generator=torch.Generator().manual_seed(0)))
+    try:
+        with torch.no_grad():
+            found = probe(torch.rand((2, *shape), generator=torch.Generator().manual_seed(0)))
+    except Exception as error:
+        raise DsuiError(
+            f"{spec} fails on images of {shape[1]} x {shape[2]} pixels ({shorten(error)}); choose another --size, or "
+            "leave it out."
+        ) from error
     if not isinstance(found, Tensor) or found.ndim != 2:
-        raise DsuiError(f"{type(model).__name__} gives no features [B, M]; write a function that makes them of it.")
+        raise DsuiError(f"{spec} gives no features [B, M]; write a function that makes them of it.")
     return OwnBackbone(model.train(), found.shape[1])
 
 
