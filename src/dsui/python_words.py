@@ -1,7 +1,7 @@
 """Sentences that name options of the command line, in the words of someone who calls from Python.
 
-    choose --set batch=40 or less        ->  choose settings={"batch": 40} or less
-    choose --calibration 0               ->  choose calibration=0
+choose --set batch=40 or less        ->  choose settings={"batch": 40} or less
+choose --calibration 0               ->  choose calibration=0
 """
 
 from __future__ import annotations

@@ -121,7 +121,9 @@ def from_transformers(name: str, pretrained: bool) -> LibraryModel:
     if unfound := [each for each in missing if "pooler" not in each]:
         raise DsuiError(f"hf:{name}: its weights lack {unfound[0]}; name another model.")
     facts = facts if not missing else replace(facts, readout="token")
-    return LibraryModel(getattr(model, "vision_model", model), facts, lambda whole, each: Pooled(whole, each.readout, each.size))
+    return LibraryModel(
+        getattr(model, "vision_model", model), facts, lambda whole, each: Pooled(whole, each.readout, each.size)
+    )
 
 
 class Pooled(nn.Module):
