@@ -208,11 +208,11 @@ def table(path: Path) -> str:
         "|---|---|---:|---:|---:|---:|",
     ]
     for name in SETS:
-        figures = {
-            each: _figures([r for r in every if (r["data"], r["estimator"]) == (name, each)]) for each in ESTIMATORS
-        }
+        figures = {}
+        for each in ESTIMATORS:
+            figures[each] = _figures([row for row in every if (row["data"], row["estimator"]) == (name, each)])
         best = {
-            column: max((means[column][0] for means in figures.values() if column in means), default=0)
+            column: max((means[column][0] for means in figures.values() if column in means), default=0.0)
             for column in PERCENT
         }
         for estimator, means in figures.items():

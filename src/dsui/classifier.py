@@ -63,8 +63,8 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     """Images are arrays or tensors, uint8 or floats in [0, 1], [N, H, W], [N, H, W, C] or [N, C, H, W]; or a folder
     with train/CLASS and test/CLASS; or a DataLoader, which is read once into memory.
 
-    `backbone`: small, resnet18, vgg16, a network of another library by name, as in "hf:NAME" (`dsui.backbones.spec`), or
-    the user's own module (`dsui.backbones.own`), which is copied. `weights` is a safetensors file for one of another
+    `backbone`: small, resnet18, vgg16, a network of another library, as in "hf:NAME" (`dsui.backbones.spec`), or the
+    user's own module (`dsui.backbones.own`), which is copied. `weights` is a safetensors file for one of another
     library. `settings` are those of `--set`. `calibration` is the share of the images set aside for thresholds. `size`
     and `channels` say how the images of a folder are read, by default at 32 pixels or as the named network wants them;
     `skip_bad` leaves out the unreadable ones.

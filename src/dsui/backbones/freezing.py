@@ -5,7 +5,6 @@ A frozen part runs in evaluation mode also in training: its batch norms keep the
 
 from __future__ import annotations
 
-import os
 from typing import Self
 
 from torch import Tensor, nn
@@ -109,11 +108,8 @@ def _before(model: nn.Module, layer: str) -> tuple[list[str], list[str]]:
 
 
 def _listed(names: list[str]) -> str:
-    """The modules that end in a number or, where there are none, all of them, without what all names begin with."""
+    """The modules whose names end in a number or, where there are none, all of them."""
     numbered = [name for name in names if name.rpartition(".")[2].isdecimal()] or names
     outermost = [name for name in numbered if not any(name.startswith(f"{other}.") for other in numbered)]
-    shared = os.path.commonprefix(outermost).rpartition(".")[0] if len(outermost) > 1 else ""
-    # "layers.3" tells more than "3"
-    start = len(shared.rpartition(".")[0]) + 1 if "." in shared else 0
-    shown = [name[start:] for name in outermost]
+    shown = list(dict.fromkeys(".".join(name.split(".")[-2:]) for name in outermost))  # "layers.3" tells more than "3"
     return ", ".join(shown[:MOST_LISTED]) + (", ..." if len(shown) > MOST_LISTED else "")

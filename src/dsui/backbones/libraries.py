@@ -1,8 +1,8 @@
 """Networks of timm, torchvision and transformers, without their classifiers, and how their images are prepared.
 
 Each function imports its library. `pretrained` False gives the architecture alone, for weights that come from a run or
-a file. No weights can run code: transformers is told to load safetensors, and where timm and torchvision have only files
-of PyTorch, `torch.load` is told to read tensors alone.
+a file. No weights can run code: transformers is told to load safetensors, and where timm and torchvision have files of
+PyTorch, `torch.load` is told to read tensors alone.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ def _not_loaded(library: str, name: str, error: Exception) -> DsuiError:
     first = str(error).split(". ")[0].split("\n")[0].rstrip(".")
     more = " or the folder" if library == "hf" else ""
     return DsuiError(
-        f"{library}:{name} cannot be loaded ({shorten(first)}); correct the name{more}, or, where the weights cannot be "
-        "fetched, bring them to this machine and name them with --weights FILE."
+        f"{library}:{name} cannot be loaded ({shorten(first)}); correct the name{more}, or, where its weights cannot "
+        "be fetched, bring them to this machine and name them with --weights FILE."
     )
 
 

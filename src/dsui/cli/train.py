@@ -205,7 +205,6 @@ def train(
         whole = _load_images(data, root, size, folder_options)
         has_test = train_checks.has_test_images(data)
         foreign = None if outliers is None else _load_images(outliers, root, None, folder_options)
-        share = calibration if calibration is not None else usual_share(data)
         config = RunConfig(
             data=data,
             backbone=backbone,
@@ -217,14 +216,14 @@ def train(
             options=options,
             outliers=outliers,
             known=known_classes,
-            held_out=share,
+            held_out=usual_share(data) if calibration is None else calibration,
             skip_bad=skip_bad,
             preparation=start.facts,
         )
         images = training_images(config, whole)
         if world.leader and not quiet:
             train_checks.print_notes(config, whole, images, has_test=has_test, device=device_type)
-        held_out = None if share == 0 else held_out_images(config, whole)
+        held_out = None if config.held_out == 0 else held_out_images(config, whole)
         with TrainingProgress(quiet or not world.leader, loaded_recipe.epochs) as progress:
             fit(
                 config,

@@ -105,8 +105,8 @@ def has_test_images(data: str) -> bool:
 
 
 def print_notes(config: RunConfig, whole: ImageSet, images: ImageSet, *, has_test: bool, device: str) -> None:
-    """Print to stderr what a user might not expect; `images` are the part of `whole` that is trained on. One class alone
-    is an error, which comes next."""
+    """Print to stderr what a user might not expect; `images` are the part of `whole` that is trained on. Of one class
+    alone nothing, since training refuses it."""
     if len(images.classes) < 2:
         return
     notes = _notes_on_files(whole)

@@ -42,8 +42,8 @@ def settings(facts: RunFacts) -> Settings:
 
 
 def _has_mixture(facts: RunFacts) -> bool:
-    """Builds the method, without memory for its weights, and looks. In place of a backbone that dsui does not build, any
-    other one will do."""
+    """Builds the method, without memory for its weights, and looks. Another backbone does in place of one that dsui
+    does not build."""
     config = facts.config
     backbone, recipe = config.backbone, config.recipe
     if backbone not in (FEATURES, *names()):
