@@ -119,7 +119,7 @@ def test_what_a_processor_does_and_dsui_does_not_is_told(
 
 
 def test_a_folder_without_a_model_is_told_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(DsuiError, match="cannot be loaded .*correct the name or the folder") as mistake:
+    with pytest.raises(DsuiError, match=r"cannot be loaded .*correct the name or the folder") as mistake:
         from_transformers(str(tmp_path), True)
     assert "\n" not in str(mistake.value)
 
@@ -207,5 +207,7 @@ def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(
     library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dsui.backbones.spec.find_spec", lambda _name: None)
-    with pytest.raises(DsuiError, match=rf"needs {library}, which is not installed; run pip install 'dsui\[{library}\]'"):
+    with pytest.raises(
+        DsuiError, match=rf"needs {library}, which is not installed; run pip install 'dsui\[{library}\]'"
+    ):
         load_backbone(f"{library}:resnet18")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 SIDE = 32
 COLOURS = {"blue": (60, 60, 200), "green": (60, 200, 60), "red": (200, 60, 60)}
-OWN_MODULE = '''
+OWN_MODULE = """
 import torch
 from torch import nn
 
@@ -46,7 +46,7 @@ def soft():
 
 def text():
     return "no module"
-'''
+"""
 
 
 def photos(folder: Path, train: int = 12, test: int = 5, side: tuple[int, int] = (36, 60)) -> Path:

@@ -25,7 +25,7 @@ class FrozenBackbone(Backbone):
     def __init__(self, model: Backbone) -> None:
         super().__init__()
         self.out_features = model.out_features
-        self.model = model.requires_grad_(False)
+        self.model = model.requires_grad_(False).eval()
         self.standardized = StandardizedFeatures(model.out_features)
 
     def features(self, images: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class PartlyFrozenBackbone(Backbone):
         self.out_features, self.model = model.out_features, model
         self.frozen, around = _before(model, layer)
         for name in self.frozen:
-            model.get_submodule(name).requires_grad_(False)
+            model.get_submodule(name).requires_grad_(False).eval()
         for name in around:  # their own parameters, such as a transformer's embeddings of positions
             for parameter in model.get_submodule(name).parameters(recurse=False):
                 parameter.requires_grad_(False)
@@ -109,7 +109,8 @@ def _before(model: nn.Module, layer: str) -> tuple[list[str], list[str]]:
 
 def _listed(names: list[str]) -> str:
     """The modules whose names end in a number or, where there are none, all of them."""
-    numbered = [name for name in names if name.rpartition(".")[2].isdecimal()] or names
+    inner = [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
+    numbered = [name for name in names if name.rpartition(".")[2].isdecimal()] or inner
     outermost = [name for name in numbered if not any(name.startswith(f"{other}.") for other in numbered)]
     shown = list(dict.fromkeys(".".join(name.split(".")[-2:]) for name in outermost))  # "layers.3" tells more than "3"
     return ", ".join(shown[:MOST_LISTED]) + (", ..." if len(shown) > MOST_LISTED else "")

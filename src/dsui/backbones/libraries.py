@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from pickle import UnpicklingError
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from PIL import Image
@@ -30,6 +33,8 @@ RESIZES_POSITIONS = "interpolate_pos_encoding"
 """The argument with which a transformer takes images of another size than it was trained with."""
 UNUSUAL = ("do_flip_channel_order", "rescale_offset", "include_top")
 """What some processors of transformers do with pixels, and `Preparation` does not."""
+POOLING = "pooler"
+"""In the names of a pooling layer's tensors."""
 LARGE = 384
 """From this size on, transformers' ConvNeXt resizes the whole image instead of cropping."""
 
@@ -99,7 +104,8 @@ def from_torchvision(name: str, pretrained: bool) -> LibraryModel:
     return LibraryModel(model, preparation, lambda whole, found: adapt(whole, (3, found.size, found.size)))
 
 
-def from_transformers(name: str, pretrained: bool) -> LibraryModel:
+def from_transformers(name: str, pretrained: bool, weights: Path | None = None) -> LibraryModel:
+    """`weights` is a file of safetensors in the form of the hub, whose names transformers may change as it loads."""
     from huggingface_hub.utils import logging as hub_logging
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
     from transformers.utils import logging
@@ -110,20 +116,57 @@ def from_transformers(name: str, pretrained: bool) -> LibraryModel:
         logging.disable_progress_bar()
     try:
         processor = AutoImageProcessor.from_pretrained(name)
-        if pretrained:
-            model, found = AutoModel.from_pretrained(name, use_safetensors=True, output_loading_info=True)
-            missing = sorted(found["missing_keys"])
+        config = AutoConfig.from_pretrained(name)
+        if pretrained or weights is not None:
+            with _source(name, config, weights) as source:
+                model, found = AutoModel.from_pretrained(
+                    source, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True
+                )
         else:
-            model, missing = AutoModel.from_config(AutoConfig.from_pretrained(name)), []
+            model, found = AutoModel.from_config(config), {}
     except (OSError, ValueError, KeyError) as error:
         raise _not_loaded("hf", name, error) from error
     facts = _of_processor(name, processor.to_dict())
-    if unfound := [each for each in missing if "pooler" not in each]:
-        raise DsuiError(f"hf:{name}: its weights lack {unfound[0]}; name another model.")
+    missing = sorted(found.get("missing_keys", ()))
+    wrong = [(each, str(list(there)), str(list(here))) for each, there, here in found.get("mismatched_keys", ())]
+    check_complete(f"hf:{name}", weights, len(model.state_dict()), missing, wrong)
     facts = facts if not missing else replace(facts, readout="token")
     return LibraryModel(
         getattr(model, "vision_model", model), facts, lambda whole, each: Pooled(whole, each.readout, each.size)
     )
+
+
+@contextmanager
+def _source(name: str, config: Any, weights: Path | None) -> Iterator[str]:
+    """What transformers shall load: a name, or a folder with the config of that name and other weights."""
+    if weights is None:
+        yield name
+        return
+    with TemporaryDirectory() as folder:
+        config.save_pretrained(folder)
+        try:
+            Path(folder, "model.safetensors").symlink_to(weights.resolve())
+        except OSError:  # a system that lets only some users make links
+            shutil.copyfile(weights, Path(folder, "model.safetensors"))
+        yield folder
+
+
+def check_complete(
+    spec: str, weights: Path | None, expected: int, missing: Sequence[str], wrong: Sequence[tuple[str, str, str]]
+) -> None:
+    """Raise unless a network found all of its `expected` tensors, apart from those of a pooling layer; `wrong` are
+    names with the shape there and the shape here."""
+    absent = [name for name in missing if POOLING not in name]
+    if not absent and not wrong:
+        return
+    what = (
+        f"they lack {len(absent)} of its {expected} tensors, {absent[0]} for one"
+        if absent
+        else f"{wrong[0][0]} has the shape {wrong[0][1]} there and {wrong[0][2]} here"
+    )
+    if weights is None:
+        raise DsuiError(f"the weights of {spec} are not whole ({what}); name another model.")
+    raise DsuiError(f"the weights in {weights} are not those of {spec} ({what}); name the file of this model.")
 
 
 class Pooled(nn.Module):
