@@ -82,9 +82,8 @@ def test_each_image_is_seen_once_and_the_run_is_that_on_its_features(tmp_path: P
     on_features = config("features", 6, 1)
     fit(on_features, features(train), tmp_path / "plain", device, world, SilentReporter(), held_out=features(held_out))
     for ours, theirs in zip(epochs(tmp_path / "frozen"), epochs(tmp_path / "plain"), strict=True):
-        for name in ("loss", "held_out_accuracy"):
-            # float32 sums of batches of 128 and of 48
-            assert ours[name] == pytest.approx(theirs[name], rel=1e-4), name
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-4)  # float32 sums of batches of 128 and of 48
+        assert ours.get("held_out_accuracy") == theirs.get("held_out_accuracy")
     ours, theirs = (load_file(tmp_path / run / "model.safetensors") for run in ("frozen", "plain"))
     assert torch.allclose(ours["head.means"], theirs["head.means"], atol=1e-3)
 
