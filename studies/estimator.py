@@ -64,7 +64,8 @@ class Rival:
         return found
 
     def uncertainty(self, x: Array) -> Array:
-        return 1 - self.probabilities(x).max(1)
+        found: Array = 1 - self.probabilities(x).max(1)
+        return found
 
     def foreignness(self, x: Array) -> Array:
         return self.uncertainty(x)
@@ -118,7 +119,8 @@ class Mixtures(Rival):
         ]
 
     def joint(self, x: Array) -> Array:
-        return np.stack([each.score_samples(x) for each in self.mixtures], 1) + np.log(self.priors)
+        found: Array = np.stack([each.score_samples(x) for each in self.mixtures], 1) + np.log(self.priors)
+        return found
 
     def probabilities(self, x: Array) -> Array:
         joint = self.joint(x)

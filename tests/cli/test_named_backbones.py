@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from typer.testing import Result
 
 from dsui import UncertaintyClassifier
 from dsui.backbones import spec as specs
@@ -43,11 +44,11 @@ def _little_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dsui.evaluation.sources.NOISE_IMAGES", 100)
 
 
-def embed(folder: Path, *words: object):  # type: ignore[no-untyped-def]
+def embed(folder: Path, *words: object) -> Result:
     return dsui("embed", "--backbone", f"hf:{folder / 'vit'}", "--data", f"folder:{folder / 'photos'}", *words)
 
 
-def train(folder: Path, out: Path, *words: object):  # type: ignore[no-untyped-def]
+def train(folder: Path, out: Path, *words: object) -> Result:
     data = f"folder:{folder / 'photos'}"
     return dsui("train", "--data", data, "--calibration", "0.4", "--out", out, *words)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from dsui.backbones.named import NamedBackbone
@@ -134,7 +135,7 @@ def test_only_two_batches_of_images_are_read_ahead(images: EmbeddedImages, tmp_p
             seen[0] += len(pixels)
             return found
 
-    def image(row: int):  # type: ignore[no-untyped-def]
+    def image(row: int) -> Image.Image:
         furthest[0] = max(furthest[0], row - seen[0])
         return images.image(row)
 

@@ -62,7 +62,7 @@ def epochs(run: Path) -> list[dict[str, Any]]:
 
 def test_each_image_is_seen_once_and_the_run_is_that_on_its_features(tmp_path: Path) -> None:
     network = as_backbone(Counted(), SHAPE)
-    module = network.model
+    module = Counted().eval()
     train, held_out, listening = drawn(48, 0), drawn(30, 1), Listening()
     device, world = torch.device("cpu"), World()
     seen: list[int] = []
@@ -76,7 +76,7 @@ def test_each_image_is_seen_once_and_the_run_is_that_on_its_features(tmp_path: P
     def features(images: MemorySet) -> MemorySet:
         inputs = (images.images.float() / 255 - 0.5) / 0.5
         with torch.no_grad():
-            vectors = module.eval()(inputs)[:, :, None, None]
+            vectors = module(inputs)[:, :, None, None]
         return MemorySet(images.name, images.classes, vectors, images.labels)
 
     on_features = config("features", 6, 1)
