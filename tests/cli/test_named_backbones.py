@@ -71,16 +71,23 @@ def check_every_command(folder: Path, run: Path, *words: object) -> None:
     assert {row["decision"] for row in rows} <= {"accept", "reject"}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [["--freeze", "--set", "epochs=2"], ["--freeze-until", "layers.2", *QUICK], ["--set", "layer_decay=0.5", *QUICK]],
-    ids=["frozen", "partly", "decayed"],
-)
-def test_every_command_takes_a_run_on_a_network_by_name(place: Path, tmp_path: Path, words: list[str]) -> None:
+def test_every_command_takes_a_run_on_a_frozen_network_by_name(place: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    result = train(place, run, "--backbone", f"hf:{place / 'vit'}", *words)
+    result = train(place, run, "--backbone", f"hf:{place / 'vit'}", "--freeze", "--set", "epochs=2")
     assert result.exit_code == 0, (result.output, result.exception)
     check_every_command(place, run)
+
+
+@pytest.mark.parametrize(
+    "words", [["--freeze-until", "layers.2"], ["--set", "layer_decay=0.5"]], ids=["partly", "decayed"]
+)
+def test_a_fine_tuned_run_is_evaluated_and_predicts(place: Path, tmp_path: Path, words: list[str]) -> None:
+    run = tmp_path / "run"
+    result = train(place, run, "--backbone", f"hf:{place / 'vit'}", *QUICK, *words)
+    assert result.exit_code == 0, (result.output, result.exception)
+    result = dsui("evaluate", run, "--tasks", "misclassification", "--quiet")
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert len(dsui("predict", run, place / "photos" / "test", "--quiet").stdout.splitlines()) == 16
 
 
 def test_every_command_takes_a_run_on_features_and_predict_takes_its_images(place: Path, tmp_path: Path) -> None:
