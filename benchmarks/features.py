@@ -1,10 +1,10 @@
 """Time and peak memory to train on 100,000 x 768 features of 100 classes, from the file to the finished run.
 
-    python benchmarks/features.py [--threads 2] [--repeats 2] [--out benchmarks/features-cpu.md]
+    python benchmarks/features.py [--threads 2] [--repeats 2] [--epochs 30] [--out benchmarks/features-cpu.md]
 
 The features are drawn: each class has a mean of its own, and the classes overlap, so that there are errors to find.
 Each training is a process of its own with so many threads. Its time is that of the whole command: it starts Python,
-reads and checks the file, trains 30 epochs, measures the tenth of the rows that is held out, and writes the run. Peak
+reads and checks the file, trains, measures the tenth of the rows that is held out, and writes the run. Peak
 memory is that of the process, the file included. Where others use the machine, the wall time says little; seconds of
 the processor are those of all threads together, and with one thread more than two free cores take. The rival is a
 linear probe as most people write it: a Linear layer on standardised features and AdamW, fed by a DataLoader over
@@ -14,6 +14,7 @@ disk. Repeats are interleaved.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -32,7 +33,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import measuring
 
-ROWS, WIDTH, CLASSES, EPOCHS, BATCH, RATE = 100_000, 768, 100, 30, 512, 5e-3
+ROWS, WIDTH, CLASSES, BATCH, RATE = 100_000, 768, 100, 512, 5e-3
 SPREAD = 0.16
 """Of the classes' means, in deviations of the features: a linear probe then makes errors."""
 WAYS = {"dsui train, dsui": "dsui", "dsui train, msp": "msp", "linear probe": ""}
@@ -53,7 +54,7 @@ def write_features(path: Path) -> None:
     save_file({"features": torch.randn(ROWS, WIDTH, generator=generator) + means[labels], "labels": labels}, path)
 
 
-def linear_probe(path: Path) -> float:
+def linear_probe(path: Path, epochs: int) -> float:
     """Accuracy on its own training rows; as many as `dsui train` takes: those of the rule without a tenth."""
     torch.manual_seed(0)
     file = load_file(path)
@@ -62,9 +63,9 @@ def linear_probe(path: Path) -> float:
     model = nn.Sequential(nn.BatchNorm1d(WIDTH, affine=False), nn.Linear(WIDTH, CLASSES))
     optimizer = torch.optim.AdamW(model.parameters(), RATE, weight_decay=5e-4)
     loader = DataLoader(TensorDataset(features, labels), BATCH, shuffle=True, drop_last=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS * len(loader))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * len(loader))
     right = torch.zeros(())
-    for _ in range(EPOCHS):
+    for _ in range(epochs):
         right.zero_()
         for x, y in loader:
             logits = model(x)
@@ -76,11 +77,12 @@ def linear_probe(path: Path) -> float:
     return right.item() / (len(loader) * BATCH)
 
 
-def measure(method: str, file: Path, out: Path, threads: int) -> Measured:
+def measure(method: str, file: Path, out: Path, options: argparse.Namespace) -> Measured:
     words = ["-m", "dsui", "train", "--data", f"features:{file}", "--method", method, "--out", str(out)]
-    words = [*words, "--quiet", "--json"] if method else [__file__, "--probe", str(file)]
+    words = [*words, "--set", f"epochs={options.epochs}", "--quiet", "--json"]
+    words = words if method else [__file__, "--probe", str(file), "--epochs", str(options.epochs)]
     began = time.perf_counter()
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    environment = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
     process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True, env=environment)  # noqa: S603
     assert process.stdout is not None
     printed = process.stdout.read()
@@ -93,24 +95,25 @@ def measure(method: str, file: Path, out: Path, threads: int) -> Measured:
     return Measured(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, accuracy)
 
 
-def report(threads: int, repeats: int) -> str:
+def report(options: argparse.Namespace) -> str:
     loads = []
     found: dict[str, list[Measured]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "features.safetensors")
-        write_features(file)
-        for repeat in range(repeats):
+        # in a process of its own: a child's peak memory begins with the memory of its parent
+        subprocess.run([sys.executable, __file__, "--write", str(file)], check=True)  # noqa: S603
+        for repeat in range(options.repeats):
             for way, method in WAYS.items():
-                found[way].append(measure(method, file, Path(folder, f"{method}-{repeat}"), threads))
+                found[way].append(measure(method, file, Path(folder, f"{method}-{repeat}"), options))
                 loads.append(os.getloadavg()[0])
     lines = [
         f"# Training on features: {platform.machine()}, {os.cpu_count()} processors",
         "",
-        f"torch {torch.__version__}, threads: {threads}, load average {min(loads):.1f} to {max(loads):.1f} then, "
-        f"of which this takes {threads}; {ROWS:,} x {WIDTH} features in float32 ({ROWS * WIDTH * 4 / 2**20:,.0f} MiB), "
-        f"{CLASSES} classes, {EPOCHS} epochs in batches of {BATCH}; {repeats} interleaved repeats. Accuracy is that on "
-        "held-out rows; the probe's, which holds none out, is that on its training rows. Generated by "
-        f"`python benchmarks/features.py --threads {threads}`.",
+        f"torch {torch.__version__}, threads: {options.threads}, epochs: {options.epochs}, repeats: {options.repeats}, "
+        f"load average {min(loads):.1f} to {max(loads):.1f} with this; {ROWS:,} x {WIDTH} features in float32 "
+        f"({ROWS * WIDTH * 4 / 2**20:,.0f} MiB), {CLASSES} classes, batches of {BATCH}. Accuracy is that on held-out "
+        "rows; the probe's, which holds none out, is that on its training rows. Generated by "
+        f"`python benchmarks/features.py --threads {options.threads}`.",
         "",
         "| way | seconds of the processor | seconds | peak memory, MiB | accuracy % |",
         "|---|---|---|---:|---:|",
@@ -125,14 +128,18 @@ def report(threads: int, repeats: int) -> str:
 
 def main() -> None:
     parser = measuring.command(__doc__)
-    parser.add_argument("--probe", type=Path)
+    parser.add_argument("--probe", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=30)
     options = parser.parse_args()
     if options.probe is not None:
-        print(json.dumps(linear_probe(options.probe)))
-        return
-    measuring.show(lambda: report(options.threads, options.repeats), options.out)
+        print(json.dumps(linear_probe(options.probe, options.epochs)))
+    elif options.write is not None:
+        write_features(options.write)
+    else:
+        measuring.show(lambda: report(options), options.out)
 
 
 if __name__ == "__main__":
