@@ -180,7 +180,7 @@ def run(name: str, estimator: str, split: int) -> dict[str, object]:
     rival.fit(train, labels)
     seconds = time.process_time() - began
     wrong = np.unique(labels)[rival.probabilities(test).argmax(1)] != truth
-    row: dict[str, object] = {"data": name, "estimator": estimator, "split": split, "accuracy": 1 - wrong.mean()}
+    row: dict[str, object] = {"data": name, "estimator": estimator, "seed": split, "accuracy": 1 - wrong.mean()}
     if wrong.any():
         row["errors AUROC"] = roc_auc_score(wrong, rival.uncertainty(test))
     classes = np.unique(y)
