@@ -35,13 +35,14 @@ from dsui.report.figures.canvas import to_svg
 from dsui.report.figures.method_panels import method_panel, places
 from dsui.report.table_forms import to_csv, to_markdown
 from dsui.report.tables import Column, Entry, Line, Table
-from studies import calibration, geometry, starts
+from studies import calibration, estimator, geometry, starts
 from studies.document_rows import RowSource, load_cached
 from studies.paper_page import render_part
 
 EXPERIMENTS: dict[str, Callable[[Path], str]] = {
     "geometry": lambda path: geometry.table(geometry.read(path)),
     "starts": starts.table,
+    "estimator": estimator.table,
     "calibration": calibration.table,
     "temperature": calibration.temperature_table,
 }

@@ -17,6 +17,7 @@ from dsui.evaluation.results import ResultRow
 from tests.support.deploy_paths import follow_the_cluster_path, follow_the_file_path, follow_the_server_path
 from tests.support.fences import ROOT, fences, run_python, run_shell
 from tests.support.onnx_model import write_onnx_model
+from tests.support.tiny_networks import OWN_MODULE, photos
 
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 
@@ -74,6 +75,22 @@ def test_the_page_on_deploying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     follow_the_file_path(len(inbox))
     follow_the_server_path()
     follow_the_cluster_path()
+
+
+def test_the_page_on_pretrained_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    photos(tmp_path)
+    Path("own_networks.py").write_text(OWN_MODULE)
+    run_all(DOCS / "backbones.md", {})
+    run_shell("dsui evaluate runs/named --tasks misclassification --backbone own_networks:net --quiet")
+
+
+def test_the_page_on_the_estimator() -> None:
+    names = run_all(DOCS / "estimator.md", {})
+    model, table = names["model"], names["table"]
+    assert model.score(names["X_new"], names["y_new"]) > 0.85  # 96 % when written; rejected samples count as wrong
+    assert len(table) == len(names["X_new"])
 
 
 def test_the_page_on_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

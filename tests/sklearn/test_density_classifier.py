@@ -45,6 +45,11 @@ def test_the_image_classifier_does_not_claim_to_take_tables() -> None:
     assert tags.estimator_type == "classifier"
 
 
+@parametrize_with_checks([UncertaintyClassifier("small")])  # type: ignore[untyped-decorator]
+def test_the_image_classifier_passes_the_checks_that_need_no_table(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
 @pytest.mark.parametrize(
     ("load", "bar"),
     [(load_iris, 0.90), (load_wine, 0.93), (load_breast_cancer, 0.94), (load_digits, 0.95)],

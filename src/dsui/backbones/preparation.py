@@ -1,7 +1,7 @@
 """How a pretrained network's images are made of photographs, as its library states it.
 
     crop     the shorter side is resized to `edge` and the central square of `size` pixels is cut out
-    squash   the whole image is resized to `size` x `size`
+    squash   the whole image is resized to `edge` x `edge`, and the centre is cut out likewise
 
 Libraries round half a pixel differently when they cut out the centre: torchvision and timm to the even number,
 transformers down. A run keeps all of this, so that training and prediction see the same pixels.
@@ -70,7 +70,9 @@ class Preparation:
         """An image of any size -> [size, size]"""
         resample = FILTERS[self.interpolation]
         if self.fit == "squash":
-            return image.resize((self.size, self.size), resample)
+            margin = self._margin(self.edge)
+            square = image.resize((self.edge, self.edge), resample)
+            return square.crop((margin, margin, margin + self.size, margin + self.size))
         width, height = image.size
         shorter = min(width, height)
         width, height = (self.edge if side == shorter else int(self.edge * side / shorter) for side in (width, height))

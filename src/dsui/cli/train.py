@@ -63,7 +63,7 @@ def train(
         typer.Option(
             metavar="NAME",
             help=f"Training settings: {', '.join(names.recipes())}, or a YAML file.  [default: paper; features for "
-            "features:FILE]",
+            "features:FILE and with --freeze]",
             autocompletion=completion(names.recipes),
         ),
     ] = None,
@@ -155,7 +155,7 @@ def train(
     Example: dsui train --data cifar10 --recipe paper --out runs/cifar10-0
     """
     check_name("method", method, names.methods())
-    backbone, recipe = train_checks.backbone_and_recipe(data, backbone, recipe)
+    backbone, recipe = train_checks.backbone_and_recipe(data, backbone, recipe, freeze)
     train_backbone.check(backbone, data, weights, channels, freeze, freeze_until)
     check_name("mode", mode, MODES)
     if not recipe.lower().endswith((".yaml", ".yml")):
@@ -176,6 +176,7 @@ def train(
     from dsui.runs.folder import CONFIG
     from dsui.runs.images import held_out_images, training_images, usual_share
     from dsui.runs.recipe_file import load_recipe, method_options
+    from dsui.runs.start import started
     from dsui.training.distributed import connect, joined
     from dsui.training.heartbeat import Heartbeat
     from dsui.training.loop import fit
@@ -185,14 +186,14 @@ def train(
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = not deterministic
-    if data.startswith(FEATURES) and recipe == "features":
+    if recipe == "features" and data.startswith((FEATURES, FOLDER)):
         overrides = {"batch": str(train_checks.usual_batch(data)), **overrides}
     with as_usage_errors():
         recipe_overrides, options = method_options(method, overrides)
         loaded_recipe = load_recipe(recipe, data, recipe_overrides)
     resume = resume or _is_restarted(out / CONFIG)
     with (
-        train_backbone.started(backbone, weights, size) as start,
+        started(backbone, weights, size) as start,
         joined(device_type) as world,
         Heartbeat(world, lambda: connect(world), print_error, partial(_end_job, out)),
     ):
@@ -201,7 +202,6 @@ def train(
         whole = _load_images(data, root, size, folder_options)
         has_test = train_checks.has_test_images(data)
         foreign = None if outliers is None else _load_images(outliers, root, None, folder_options)
-        share = calibration if calibration is not None else usual_share(data)
         config = RunConfig(
             data=data,
             backbone=backbone,
@@ -213,14 +213,14 @@ def train(
             options=options,
             outliers=outliers,
             known=known_classes,
-            held_out=share,
+            held_out=usual_share(data) if calibration is None else calibration,
             skip_bad=skip_bad,
             preparation=start.facts,
         )
         images = training_images(config, whole)
         if world.leader and not quiet:
             train_checks.print_notes(config, whole, images, has_test=has_test, device=device_type)
-        held_out = None if share == 0 else held_out_images(config, whole)
+        held_out = None if config.held_out == 0 else held_out_images(config, whole)
         with TrainingProgress(quiet or not world.leader, loaded_recipe.epochs) as progress:
             fit(
                 config,

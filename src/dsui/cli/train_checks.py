@@ -23,8 +23,9 @@ FEW_STEPS = 4
 """Fewer steps in an epoch than this are worth a note."""
 
 
-def backbone_and_recipe(data: str, backbone: str | None, recipe: str | None) -> tuple[str, str]:
-    """Those that the user chose, checked, or the usual ones; features have a recipe of their own and no network."""
+def backbone_and_recipe(data: str, backbone: str | None, recipe: str | None, freeze: bool) -> tuple[str, str]:
+    """Those that the user chose, checked, or the usual ones. Features have a recipe of their own and no network; where
+    the whole network is frozen, the head is trained on features too."""
     if data.startswith(FEATURES):
         if backbone not in (None, FEATURES_BACKBONE):
             raise UsageError(f"--backbone {backbone}: {data} are features already; leave it out.")
@@ -32,14 +33,17 @@ def backbone_and_recipe(data: str, backbone: str | None, recipe: str | None) -> 
     backbone = backbone or "resnet18"
     if not is_spec(backbone):
         check_name("backbone", backbone, (*names.backbones(), "hf:NAME", "timm:NAME", "torchvision:NAME"))
-    return backbone, recipe or "paper"
+    return backbone, recipe or ("features" if freeze else "paper")
 
 
 def usual_batch(data: str) -> int:
-    """The batch for the training rows of features:FILE."""
+    """The batch for the training rows of features:FILE, or for the features of the training images of folder:PATH."""
     from dsui.data.features import feature_set, usual_batch
+    from dsui.data.folder import split_files
 
-    return usual_batch(len(feature_set(own_path(data), "train").labels))
+    if data.startswith(FEATURES):
+        return usual_batch(len(feature_set(own_path(data), "train").labels))
+    return usual_batch(sum(map(len, split_files(own_path(data), "train").files_of_class.values())))
 
 
 def check_data(data: str, outliers: str | None, size: int | None, folder_options: bool) -> None:
@@ -101,7 +105,10 @@ def has_test_images(data: str) -> bool:
 
 
 def print_notes(config: RunConfig, whole: ImageSet, images: ImageSet, *, has_test: bool, device: str) -> None:
-    """Print to stderr what a user might not expect; `images` are the part of `whole` that is trained on."""
+    """Print to stderr what a user might not expect; `images` are the part of `whole` that is trained on. Of one class
+    alone nothing, since training refuses it."""
+    if len(images.classes) < 2:
+        return
     notes = _notes_on_files(whole)
     if not has_test:
         rest = "`dsui evaluate` needs --on held-out" if config.held_out else "there are no images to evaluate it with"

@@ -55,6 +55,9 @@ class TrainingProgress:
     def __exit__(self, *_: object) -> None:
         self.display.stop()
 
+    def preparing(self, what: str, done: int, total: int | None) -> None:
+        self.display.update(self.task, completed=done, total=total, description=what)
+
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
         epoch = min(done * self.epochs // total + 1, self.epochs)
         room = self.console.width - TIME_WIDTH - (BAR_WIDTH + 1 if self.console.width >= NARROW else 0)
@@ -96,6 +99,9 @@ class TensorBoardReporter:
         except ImportError as error:
             raise DsuiError("--tensorboard needs the package tensorboard; install it or leave the flag out.") from error
         self.reporter, self.writer = reporter, SummaryWriter(out / "tensorboard")
+
+    def preparing(self, what: str, done: int, total: int | None) -> None:
+        self.reporter.preparing(what, done, total)
 
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
         self.reporter.steps(done, total, figures)

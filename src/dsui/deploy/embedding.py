@@ -143,6 +143,8 @@ def embed(
     except OSError as error:
         raise not_written(out, error) from error
     finally:
+        if part.is_file() and not part.is_symlink() and part.stat().st_size <= len(layout.head):
+            part.unlink()  # there is nothing to go on with
         remove_lock(held, lock)
     return begun
 

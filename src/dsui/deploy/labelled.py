@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from dsui.backbones.preparation import Preparation
 from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.pipeline import BLOCK
 from dsui.data.registry import ARRAYS, FOLDER, load
@@ -31,14 +32,22 @@ class Labelled(NamedTuple):
             yield self.images[indices] if isinstance(self.images, Tensor) else self.images.read(indices)
 
 
-def labelled(images: Any, labels: Any, split: str, size: int, channels: int | None, skip_bad: bool = False) -> Labelled:
-    """Images and labels in one form. `split`, `size`, `channels` and `skip_bad` say how a folder is read; arrays must
-    have these channels unless they are None."""
+def labelled(
+    images: Any,
+    labels: Any,
+    split: str,
+    size: int,
+    channels: int | None,
+    skip_bad: bool = False,
+    preparation: Preparation | None = None,
+) -> Labelled:
+    """Images and labels in one form. The other arguments say how a folder is read; arrays must have these channels
+    unless they are None."""
     if isinstance(images, str | Path):
         if labels is not None:
             raise ValueError(f"{images} has its own labels, the names of its folders; leave out the other labels.")
         name = str(images) if str(images).startswith(FOLDER) else f"{FOLDER}{images}"
-        found = load(name, split, size=size, channels=channels or 3, skip_bad=skip_bad)
+        found = load(name, split, size=size, channels=channels or 3, skip_bad=skip_bad, preparation=preparation)
         return Labelled(found, np.array(found.classes)[found.labels.numpy()])
     if isinstance(images, DataLoader):
         if labels is not None:

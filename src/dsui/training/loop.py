@@ -84,6 +84,7 @@ def fit(
             sync_norms=sync_norms,
             memory_budget=memory_budget,
             outliers=outliers,
+            progress=reporter.preparing,
         )
 
     with own_stream(device), torch.random.fork_rng([]), ExitStack() as closing:
@@ -136,7 +137,8 @@ class _Loop:
         held_out: ImageSet | None,
     ) -> None:
         self.trainer, self.folder, self.out, self.reporter = trainer, folder, out, reporter
-        self.interruption, self.step, self.pacer, self.held_out = interruption, trainer.step, pacer, held_out
+        self.interruption, self.step, self.pacer = interruption, trainer.step, pacer
+        self.held_out = None if held_out is None or folder is None else trainer.as_trained(held_out)
         self.reported = time.monotonic()
         self.epoch_began = time.monotonic()
         self.steps_reported = 0
@@ -144,11 +146,11 @@ class _Loop:
         self.rows: list[dict[str, Any]] = []
         self.held_out_accuracy = (
             None
-            if held_out is None or folder is None
+            if self.held_out is None
             else HeldOutAccuracy(
                 trainer.method,
                 trainer.transform,
-                held_out,
+                self.held_out,
                 samples=trainer.samples,
                 epochs=trainer.recipe.epochs,
                 batch=trainer.recipe.batch,
@@ -188,7 +190,7 @@ class _Loop:
                 trainer.transform,
                 trainer.source,
                 trainer.samples,
-                None if self.held_out is None else trainer.as_trained(self.held_out),
+                self.held_out,
                 trainer.recipe.batch,
                 trainer.device,
             )

@@ -16,6 +16,10 @@ HELD_OUT_ACCURACY = "held_out_accuracy"
 class Reporter(Protocol):
     """Shows a run's progress."""
 
+    def preparing(self, what: str, done: int, total: int | None) -> None:
+        """Called before the first step, while the features of images are computed; a `dsui.progress.Progress`."""
+        ...
+
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
         """Called about once a second; the figures are means over the epoch so far."""
         ...
@@ -35,6 +39,8 @@ class Reporter(Protocol):
 
 class SilentReporter:
     """Shows nothing."""
+
+    def preparing(self, what: str, done: int, total: int | None) -> None: ...
 
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
 

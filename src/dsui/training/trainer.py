@@ -19,6 +19,7 @@ from dsui.data.foreign import as_foreign
 from dsui.data.pipeline import Batch, ResidentLoader, StreamedLoader, epoch_batches, open_loader
 from dsui.errors import DsuiError, RunError
 from dsui.methods.registry import build
+from dsui.progress import Progress, silent
 from dsui.runs.config import RunConfig
 from dsui.runs.images import digest
 from dsui.runs.state_schema import check_state
@@ -49,6 +50,7 @@ class Trainer:
         sync_norms: bool = True,
         memory_budget: int | None = None,
         outliers: ImageSet | None = None,
+        progress: Progress = silent,
     ) -> None:
         recipe = config.recipe
         self.config, self.recipe, self.device, self.world = config, recipe, device, world
@@ -81,7 +83,7 @@ class Trainer:
         if world.size > 1 and sync_norms:
             synchronise(self.method)
         for_images = Transform(recipe.padding, recipe.flip, recipe.mean, recipe.std, config.seed)
-        self.as_trained = features_once(self.method, for_images.to(device), device)
+        self.as_trained = features_once(self.method, for_images.to(device), device, progress)
         trained = self.as_trained(images)
         self.source = open_loader(trained, device, memory_budget)
         self.transform = transform_for(trained, for_images).to(device)
