@@ -179,7 +179,7 @@ def test_what_cannot_be_written_is_one_sentence_and_leaves_what_was_there(
         (tmp_path / "model.pt", f"{tmp_path}/model.pt must end in .onnx; choose such a name."),
         (
             tmp_path / "no" / "m.onnx",
-            f"{tmp_path}/no is no folder to write m.onnx to; make it, or choose another file.",
+            f"{tmp_path}/no is no folder to write m.onnx to; make it, or choose another.",
         ),
     ):
         assert exit_status("export", run, target) == 1
