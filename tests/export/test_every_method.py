@@ -18,13 +18,15 @@ from dsui.errors import DsuiError
 from dsui.export.description import METADATA, describe
 from dsui.export.onnx_session import Session
 from dsui.export.run_export import export_run
+from dsui.methods.doubles import Doubles
+from dsui.methods.dsui import DualSupervised
 from dsui.methods.registry import build, find, names
 from dsui.runs.recipe_file import load_recipe
 from tests.support.digit_runs import own_copy, run
 
 OPTIONS: dict[str, dict[str, object]] = {
     "ensemble": {"members": 2},
-    "mc-dropout": {"neck": True, "dropout": 0.2},
+    "mc-dropout": {"neck": True, "dropout": 0.2, "samples": 2},
     "bbb": {"samples": 2},
 }
 DRAWING = [name for name in names() if find(name).draws]
@@ -95,10 +97,14 @@ def test_of_doubles_only_the_upright_rows_are_exported_unless_a_threshold_reads_
     predictor.threshold(0.9, score=score, two=score is None)
     predictor.save_threshold()
     export_run(folder, tmp_path / "model.onnx")
-    components = {each.dims[1] for each in onnx.load(tmp_path / "model.onnx").graph.initializer if len(each.dims) == 2}
-    classes, mixture = 10, predictor.model.method.method.head.components  # type: ignore[union-attr]
-    assert (classes * mixture in components) == (score is None)
-    assert (4 * classes * mixture in components) == (score is not None)
+    stored = {tuple(each.dims) for each in onnx.load(tmp_path / "model.onnx").graph.initializer}
+    doubles = predictor.model.method
+    assert isinstance(doubles, Doubles)
+    assert isinstance(doubles.method, DualSupervised)
+    head = doubles.method.head
+    of_classes = 10 * head.components  # columns of the product with (z^2, z)
+    assert ((2 * head.in_features, of_classes) in stored) == (score is None)
+    assert ((2 * head.in_features, 4 * of_classes) in stored) == (score is not None)
 
 
 def test_the_released_layer_exports(tmp_path: Path) -> None:

@@ -75,3 +75,13 @@ def test_a_filter_that_the_graph_does_not_have_is_named() -> None:
     assert set(FILTERS) <= {each.name.lower() for each in Image.Resampling}
     with pytest.raises(DsuiError, match="Pillow's filter mks2021, which exported files do not have"):
         preparation_graph(3, SIZE, Preparation(size=SIZE, edge=EDGE, interpolation="mks2021"))
+
+
+@pytest.mark.parametrize("interpolation", [None, *FILTERS])
+def test_every_constant_of_the_graph_is_used(interpolation: str | None) -> None:
+    preparation = interpolation and Preparation(size=SIZE, edge=EDGE, interpolation=interpolation)
+    graph = preparation_graph(3, SIZE, preparation or None).graph
+    (chosen,) = [node for node in graph.node if node.op_type == "If"]
+    branches = [attribute.g for attribute in chosen.attribute]
+    used = {name for each in (graph, *branches) for node in each.node for name in node.input}
+    assert {each.name for whole in (graph, *branches) for each in whole.initializer} <= used

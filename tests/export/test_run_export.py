@@ -17,6 +17,7 @@ from dsui.data.registry import load
 from dsui.deploy.predictor import Predictor
 from dsui.errors import DsuiError
 from dsui.export import agreement, run_export
+from dsui.export.assembly import prepended
 from dsui.export.description import CHECKS
 from dsui.export.onnx_session import Session
 from dsui.export.run_export import Exported, export_run
@@ -77,7 +78,7 @@ def test_a_graph_that_disagrees_is_not_written(run: Path, tmp_path: Path, monkey
             if weights.name.endswith("layers.3.weight"):
                 values = onnx.numpy_helper.to_array(weights) * np.float32(1.05)
                 weights.CopyFrom(onnx.numpy_helper.from_array(values, weights.name))
-        return run_export.prepended(model, predictor.form)
+        return prepended(model, predictor.form)
 
     predictor = Predictor.load(run, "cpu")
     monkeypatch.setattr(run_export, "_whole", corrupted)
@@ -132,8 +133,9 @@ def test_a_run_on_features_takes_features(tmp_path: Path) -> None:
     assert (exported.facts["input"], exported.facts["size"], exported.resizing) == ("features", 1, None)
     session, features = Session((tmp_path / "model.onnx").read_bytes()), digit_features()[0][600:620]
     wanted, found = predictor.predict(features), session(features)
-    np.testing.assert_allclose(found["log_density"], wanted.log_density, rtol=1e-6)
+    assert wanted.log_density is not None
     assert wanted.abnormal is not None
+    np.testing.assert_allclose(found["log_density"], wanted.log_density, rtol=1e-6)
     assert (~found["accepted"]).tolist() == wanted.abnormal.tolist()
 
 
@@ -177,7 +179,7 @@ def test_what_cannot_be_written_is_one_sentence_and_leaves_what_was_there(
         (tmp_path / "model.pt", f"{tmp_path}/model.pt must end in .onnx; choose such a name."),
         (
             tmp_path / "no" / "m.onnx",
-            f"{tmp_path}/no is no folder to write m.onnx to; make it, or choose another file.",
+            f"{tmp_path}/no is no folder to write m.onnx to; make it, or choose another.",
         ),
     ):
         assert exit_status("export", run, target) == 1

@@ -67,11 +67,12 @@ class InvertedGaussians(Gaussians):
 
     def __init__(self, means: Tensor, factors: Tensor, counts: Tensor) -> None:
         identity = torch.eye(factors.shape[-1], dtype=factors.dtype, device=factors.device)
-        self._inverses = torch.linalg.solve_triangular(factors, identity, upper=False)
+        self._inverses: Tensor = torch.linalg.solve_triangular(factors, identity, upper=False)
         super().__init__(means, factors, counts)
 
     def _solve(self, place: int, rows: Tensor) -> Tensor:
-        return rows @ self._inverses[place].T
+        solved: Tensor = rows @ self._inverses[place].T
+        return solved
 
 
 def fit_shared(z: Tensor, y: Tensor, classes: int, shrinkage: float) -> Gaussians:

@@ -39,7 +39,8 @@ def to_bytes(model: ModelProto) -> bytes:
             f"the model has {model.ByteSize() / 2**30:.1f} GiB and one ONNX file holds at most 2; train on a smaller "
             "backbone, or predict with dsui predict."
         )
-    return model.SerializeToString()
+    content: bytes = model.SerializeToString()
+    return content
 
 
 def _rename(graph: GraphProto) -> None:

@@ -33,6 +33,9 @@ class DecisionGraph(nn.Module):
     method itself takes images.
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, predictor: Predictor, embedder: Embedder | None = None) -> None:
         super().__init__()
         model = predictor.model
@@ -86,7 +89,8 @@ class DecisionGraph(nn.Module):
     def _method_inputs(self, inputs: Tensor) -> Tensor:
         """What the run's method takes, as `Transform.plain` and `Embedder` make it."""
         if self.embedding is not None:
-            return self.embedding((inputs / 255 - self.mean) / self.std).float()[:, :, None, None]
+            features: Tensor = self.embedding((inputs / 255 - self.mean) / self.std)
+            return features.float()[:, :, None, None]
         if self.on_features:
             return inputs[:, :, None, None]
         return inputs * self.transform.scale + self.transform.shift

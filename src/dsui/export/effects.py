@@ -73,16 +73,17 @@ def measure_effects(whole: bytes, reduced: bytes, precision: str, images: CheckI
         )
     seconds = _take_turns(sessions, images.inputs[:BATCH])
     count = len(images.inputs[:BATCH])
-    variants = [
+    first, second = (
         Variant(kind, len(content), count / each, *_quality(outputs, images.labels))
         for kind, content, each, outputs in (
             ("fp32", whole, seconds[0], before),
             (precision, reduced, seconds[1], after),
         )
-    ]
+    )
     flipped = float((before[ACCEPTED] != after[ACCEPTED]).mean()) if ACCEPTED in before else None
     return Effects(
-        *variants,
+        first,
+        second,
         images=len(images.inputs),
         source=images.source,
         labels_changed=float((before["label"] != after["label"]).mean()),

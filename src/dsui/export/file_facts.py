@@ -44,11 +44,12 @@ def _read(path: Path) -> ModelProto:
     from google.protobuf.message import DecodeError
 
     try:
-        return onnx.ModelProto.FromString(read_regular(path, LARGEST))
+        model: ModelProto = onnx.ModelProto.FromString(read_regular(path, LARGEST))
     except OSError as error:
         raise DsuiError(f"{path} cannot be read ({error.strerror}); name a file of dsui export.") from error
     except (DecodeError, ValueError) as error:
         raise DsuiError(f"{path} is no ONNX file ({shorten(error)}); name a file of dsui export.") from error
+    return model
 
 
 def _of_file(path: Path, model: ModelProto) -> dict[str, str | None]:

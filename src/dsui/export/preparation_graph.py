@@ -18,7 +18,7 @@ from dsui.backbones.preparation import Preparation
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto
 
 OPSET = 18
 IR_VERSION = 10
@@ -198,7 +198,7 @@ def preparation_graph(channels: int, size: int, preparation: Preparation | None)
             f"one of {', '.join(FILTERS)}, or predict with dsui predict."
         )
     side = CUTS[cut] + WEIGHTS + FILTERS[chosen] + NORMALISED
-    return parser.parse_model(
+    model = parser.parse_model(
         GRAPH.format(
             ir=IR_VERSION,
             opset=OPSET,
@@ -210,3 +210,17 @@ def preparation_graph(channels: int, size: int, preparation: Preparation | None)
             columns=side.format(p="column_"),
         )
     )
+    _drop_unused(model.graph)
+    return model
+
+
+def _drop_unused(graph: GraphProto) -> set[str]:
+    """Remove constants that only other filters or cuts need, of which ONNX Runtime would warn; gives the names used."""
+    used = {name for node in graph.node for name in node.input}
+    for node in graph.node:
+        for attribute in node.attribute:
+            used |= _drop_unused(attribute.g) if attribute.HasField("g") else set()
+    kept = [each for each in graph.initializer if each.name in used]
+    graph.ClearField("initializer")
+    graph.initializer.extend(kept)
+    return used

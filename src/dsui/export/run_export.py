@@ -122,7 +122,7 @@ def check_can_export(out: Path) -> None:
     if out.suffix.lower() != ENDING:
         raise DsuiError(f"{out} must end in {ENDING}; choose such a name.")
     if not out.parent.is_dir():
-        raise DsuiError(f"{out.parent} is no folder to write {out.name} to; make it, or choose another file.")
+        raise DsuiError(f"{out.parent} is no folder to write {out.name} to; make it, or choose another.")
 
 
 def check_packages(*names: str) -> None:
