@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-import torch
 from torch import Tensor
 
 from dsui import __version__
@@ -18,6 +17,7 @@ from dsui.deploy.embedding import Embedding
 from dsui.deploy.predictor import Predictor
 from dsui.evaluation.verdict import judge
 from dsui.evaluation.verdict_facts import facts_of_run
+from dsui.monitoring.uncertainty import order_statistics
 from dsui.runs.acceptance import Thresholds
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 METADATA, CHECKS = "dsui", "dsui-checks"
 FORMAT = 1
-QUANTILES = 101
 Input = Literal["images", "features"]
 
 
@@ -113,10 +112,8 @@ def _calibration(predictor: Predictor) -> dict[str, object] | None:
 
 
 def _quantiles(values: Tensor) -> list[float]:
-    """The 0, 1, ..., 100 % quantiles."""
-    levels = torch.linspace(0, 1, QUANTILES, dtype=torch.float64)
-    found: list[float] = torch.quantile(values.double(), levels).tolist()
-    return found
+    """The 0, 1, ..., 100 % quantiles, each the value of an image, so that alarms are exact (`dsui.monitoring`)."""
+    return order_statistics(values.double().numpy())
 
 
 def _verdict(predictor: Predictor) -> dict[str, str] | None:

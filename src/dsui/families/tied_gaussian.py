@@ -65,7 +65,7 @@ class TiedGaussian(Family):
         factor, log_diagonal = (each.double() for each in self._factor())
         eye = torch.eye(self.features, dtype=factor.dtype, device=factor.device)
         trace = torch.linalg.solve_triangular(factor, eye, upper=False).square().sum()
-        value = 0.5 * (trace - self.features) + log_diagonal.sum() + 0.5 * means.double().square().sum(-1)
+        value: Tensor = 0.5 * (trace - self.features) + log_diagonal.sum() + 0.5 * means.double().square().sum(-1)
         return value.to(means.dtype)
 
     def statistics(
