@@ -48,7 +48,7 @@ from dsui.runs.saved_thresholds import save_thresholds
 from dsui.runs.weights import read_metadata
 from dsui.training.distributed import World
 from dsui.training.loop import InterruptedRun, fit
-from dsui.training.reporter import ACCURACY, HELD_OUT_ACCURACY, WARNING
+from dsui.training.reporter import ACCURACY, HELD_OUT_ACCURACY, HELD_OUT_LOSS, WARNING
 
 LABELS = "labels"
 """Key in the metadata of the weights: the classes as the user called them, which may be numbers."""
@@ -239,7 +239,7 @@ class _Lines:
     def epoch(self, row: dict[str, object]) -> None:
         epoch = row["epoch"]
         assert isinstance(epoch, int)
-        shown = ("loss", ACCURACY, HELD_OUT_ACCURACY, "seconds")
+        shown = ("loss", ACCURACY, HELD_OUT_ACCURACY, HELD_OUT_LOSS, "seconds")
         figures = ", ".join(f"{name.replace('_', ' ')} {row[name]:.4g}" for name in shown if name in row)
         self._print(f"epoch {epoch + 1}/{self.epochs}: {figures}")
         if WARNING in row:

@@ -176,7 +176,9 @@ def test_a_quiet_command_prints_nothing_but_its_output(path: Words, place: Place
 def test_the_figures_of_a_run_are_those_of_its_log(place: Place) -> None:
     content = json.loads(dsui(*place.training("logged"), "--json").stdout)
     rows = [json.loads(line) for line in (place.folder / "logged" / "log.jsonl").read_text().splitlines()]
-    figures = {name: rows[-1][name] for name in ("loss", "cross_entropy", "accuracy", "held_out_accuracy")}
+    figures = {
+        name: rows[-1][name] for name in ("loss", "cross_entropy", "accuracy", "held_out_accuracy", "held_out_loss")
+    }
     assert content["figures"] == figures
     assert content["seconds"] == round(sum(row["seconds"] for row in rows), 3)
     assert Path(content["weights"]).is_file()

@@ -30,6 +30,8 @@ from dsui.recipe import Recipe
 class BayesByBackprop(MaxSoftmax):
     """`prior` is P, `kl_weight` beta and `samples` T."""
 
+    adjustable: bool = True
+
     def __init__(
         self,
         backbone: str,
