@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader
 from dsui import __version__
 from dsui.backbones.own import as_backbone
 from dsui.backbones.registry import own_backbone
-from dsui.deploy.labelled import labelled, training_set
+from dsui.deploy.labelled import labelled, training_set, weighted
 from dsui.deploy.prediction import Prediction
 from dsui.deploy.predictor import Predictor
 from dsui.device import choose_device
@@ -41,7 +41,7 @@ from dsui.runs.acceptance import Thresholds
 from dsui.runs.calibration import CALIBRATION
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS, RunFolder
-from dsui.runs.images import held_out_images, training_images
+from dsui.runs.images import held_out_images, training_images, training_part
 from dsui.runs.model import fingerprint
 from dsui.runs.recipe_file import changed, load_recipe, method_options
 from dsui.runs.saved_thresholds import save_thresholds
@@ -59,8 +59,9 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     with train/CLASS and test/CLASS; or a DataLoader, which is read once into memory.
 
     `backbone`: small, resnet18, vgg16, or the user's own module (`dsui.backbones.own`), which is copied. `settings` are
-    those of `--set`. `calibration` is the share of the images set aside for thresholds. `size` and `channels` say how
-    the images of a folder are read; `skip_bad` leaves out the unreadable ones.
+    those of `--set`, as {"balance": "logits", "patience": 10}. `calibration` is the share of the images set aside for
+    thresholds. `size` and `channels` say how the images of a folder are read; `skip_bad` leaves out the unreadable
+    ones.
     """
 
     def __init__(
@@ -89,10 +90,16 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
         return tags
 
-    def fit(self, images: Any, labels: Any = None, epochs: int | None = None) -> Self:
-        """Train; `epochs` here or in `settings` replaces the recipe's."""
+    def fit(self, images: Any, labels: Any = None, epochs: int | None = None, sample_weight: Any = None) -> Self:
+        """Train; `epochs` here or in `settings` replaces the recipe's.
+
+        `sample_weight` [N] is how often an epoch meets each image: a weight of 2 is the image twice, exactly where all
+        weights are whole and on the mean where not, and a weight of 0 is no image. So larger weights make epochs
+        longer. An image that is held out to calibrate counts once whatever its weight.
+        """
         channels = self.channels if isinstance(images, str | Path) else None
         found = labelled(images, labels, "train", self.size, channels, self.skip_bad)
+        found, weights = weighted(found, sample_weight)
         whole, classes = training_set(found, self.num_classes)
         own = None if isinstance(self.backbone, str) else self.backbone
         device = choose_device(self.device)
@@ -105,7 +112,9 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             run = Path(closing.enter_context(TemporaryDirectory())) / "run"
             try:
                 chosen = training_images(config, whole)
-                fit(config, chosen, run, device, World(), _Lines(self.verbose, config.recipe.epochs), held_out=held_out)
+                lines = _Lines(self.verbose, config.recipe.epochs)
+                own_weights = None if weights is None else weights[training_part(config, whole)]
+                fit(config, chosen, run, device, World(), lines, held_out=held_out, sample_weight=own_weights)
             except InterruptedRun as error:
                 raise KeyboardInterrupt from error
             self._adopt(Predictor.load(run, device, own), classes)

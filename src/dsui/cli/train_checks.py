@@ -102,7 +102,7 @@ def has_test_images(data: str) -> bool:
 
 def print_notes(config: RunConfig, whole: ImageSet, images: ImageSet, *, has_test: bool, device: str) -> None:
     """Print to stderr what a user might not expect; `images` are the part of `whole` that is trained on."""
-    notes = _notes_on_files(whole)
+    notes = [*_notes_on_files(whole), *_notes_on_classes(config, images)]
     if not has_test:
         rest = "`dsui evaluate` needs --on held-out" if config.held_out else "there are no images to evaluate it with"
         notes.append(f"{config.data} has no folder test, so {rest}.")
@@ -119,10 +119,25 @@ def print_notes(config: RunConfig, whole: ImageSet, images: ImageSet, *, has_tes
         print_line(note, err=True)
 
 
+def _notes_on_classes(config: RunConfig, images: ImageSet) -> list[str]:
+    """About classes of uneven size in a user's own data, unless they are balanced."""
+    if not config.data.startswith(OWN) or config.recipe.balance != "none":
+        return []
+    import torch
+
+    from dsui.data.unevenness import sentence
+
+    counts = torch.bincount(images.labels, minlength=len(images.classes)).tolist()
+    found = sentence(dict(zip(images.classes, counts, strict=True)))
+    return [] if found is None else [found]
+
+
 def _notes_on_files(images: ImageSet) -> list[str]:
     """About images of folder:PATH that are not trained on although the user did not exclude them by name."""
     from dsui.data.features import FeatureSet
     from dsui.data.folder import FolderSet
+    from dsui.data.passed_over import count_of, passed_over
+    from dsui.data.registry import folder_path
 
     if isinstance(images, FeatureSet) and images.set_aside:
         total = len(images.file.features)
@@ -133,6 +148,8 @@ def _notes_on_files(images: ImageSet) -> list[str]:
     if images.set_aside:
         count = len(images.files) + len(images.skipped) + images.set_aside
         notes.append(f"{images.set_aside} of {count} images of {images.name} are set aside for test.")
+    if passed := count_of(passed_over(folder_path(images.name))):
+        notes.append(f"{passed:,} files are passed over; `dsui data check {images.name}` names them and says why.")
     if images.skipped:
         check = f"`dsui data check {images.name} --skip-bad` names them"
         notes.append(f"{len(images.skipped)} files are left out; {check}.")
