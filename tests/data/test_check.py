@@ -186,8 +186,7 @@ def test_uneven_classes_and_a_single_image_are_remarked_and_are_no_problem(tmp_p
     assert report.problems == ()
     assert report.splits[0].uneven
     assert report.remarks == (
-        "Classes are uneven: dog has 1 training image and bee 41; --balance logits or --balance sampling makes them "
-        "count alike.",
+        "Classes are uneven: dog has 1 training image and bee 41; --balance logits makes them count alike.",
         "dog has a single training image, so none can be held out; add images, or train with --calibration 0.",
     )
     even = check(f"folder:{folder_of(tmp_path / 'b', ant=5, bee=14)}")

@@ -52,19 +52,27 @@ def class_accuracies(trainer: Trainer, test: MemorySet) -> list[float]:
 
 
 @pytest.mark.parametrize("method", ["msp", "dsui"])
-def test_balance_finds_more_of_a_rare_class(method: str) -> None:
-    rare, mean = {}, {}
-    for balance in ("none", "sampling", "logits"):
-        found = []
+def test_adjusted_logits_find_more_of_a_rare_class(method: str) -> None:
+    found = {}
+    for balance in ("none", "logits"):
+        accuracies = []
         for seed in range(2):
             training, test = uneven(seed)
             trainer = trainer_for(method, training, balance=balance)
             train(trainer)
-            found.append(class_accuracies(trainer, test))
-        rare[balance], mean[balance] = (float(np.mean([f[2] for f in found])), float(np.mean(found)))
-    # rare class, mean over classes, when written; msp: 52.5 and 82.5 % without, dsui: see docs/training.md
-    assert min(rare["sampling"], rare["logits"]) > rare["none"], rare
-    assert min(mean["sampling"], mean["logits"]) > mean["none"] - 0.01, mean
+            accuracies.append(class_accuracies(trainer, test))
+        found[balance] = np.mean(accuracies, 0)
+    # two seeds of 20 images of the class; on ten seeds and ten classes the gain was 9 to 13 points (docs/training.md)
+    assert found["logits"][2] > found["none"][2] + 0.05, found
+    assert found["logits"].mean() > found["none"].mean(), found
+
+
+def test_sampling_meets_every_class_equally_often_in_every_batch_order() -> None:
+    training, _ = uneven()
+    trainer = trainer_for("msp", training, balance="sampling")
+    for epoch in range(3):
+        met = torch.bincount(training.labels[trainer.order(epoch).flatten() % len(training.labels)])
+        assert met.tolist() == [42, 42, 42]
 
 
 def test_an_adjusted_loss_is_that_of_logits_with_the_classes_log_shares_added() -> None:

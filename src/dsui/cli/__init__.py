@@ -22,6 +22,7 @@ from dsui.cli.info import info
 from dsui.cli.predict import predict
 from dsui.cli.report import report
 from dsui.cli.reproduce import reproduce
+from dsui.cli.suspects import suspects
 from dsui.cli.terminal import adapt_streams, print_line
 from dsui.cli.threshold import threshold
 from dsui.cli.train import train
@@ -44,6 +45,7 @@ app.command()(reproduce)
 app.command()(report)
 app.command()(predict)
 app.command()(threshold)
+data_app.command()(suspects)
 app.add_typer(data_app, name="data")
 app.command()(verify)
 app.command()(info)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 UNREADABLE_SHOWN = 20
 
 data_app = typer.Typer(
-    cls=CommandGroup, rich_markup_mode=None, help="List, fetch and verify data sets.\n\nExample: dsui data list"
+    cls=CommandGroup,
+    rich_markup_mode=None,
+    help="List, fetch and verify data sets, and find wrong labels.\n\nExample: dsui data list",
 )
 
 

@@ -23,5 +23,5 @@ def sentence(per_class: Mapping[str, int]) -> str | None:
     images = f"{per_class[small]:,} training image{'s' * (per_class[small] != 1)}"
     return (
         f"Classes are uneven: {small} has {images} and {large} {per_class[large]:,}; "
-        "--balance logits or --balance sampling makes them count alike."
+        "--balance logits makes them count alike."
     )
