@@ -49,7 +49,9 @@ def evidence(found: Suspects) -> str:
             f"Every image was judged by a model that did not see it: {found.folds} models were trained as the run was, "
             "each without a part of the images."
         )
-    start = f"Every image was judged by one of {REGRESSIONS} logistic regressions on the run's features, which did not see it"
+    start = (
+        f"{REGRESSIONS} logistic regressions on the run's features judged the images, each those that it did not see"
+    )
     if not found.seen:
         return f"{start}. The network behind the features was not trained on these labels."
     return (
@@ -72,14 +74,22 @@ def sections(found: Suspects, shown: list[Suspect]) -> list[Section]:
     else:
         section.paragraphs.append(below)
         pixels = found.images.read(torch.tensor([each.image for each in shown], dtype=torch.int64))
-        section.images.extend(_thumbnail(each, png(image)) for each, image in zip(shown, pixels, strict=True))
+        section.images.extend(
+            _thumbnail(each, png(image), found.folds) for each, image in zip(shown, pixels, strict=True)
+        )
     return [section]
 
 
-def _thumbnail(suspect: Suspect, source: str) -> Thumbnail:
+def _thumbnail(suspect: Suspect, source: str, folds: int) -> Thumbnail:
+    """That the run held an image out matters where its own features are the evidence."""
     label, other = apart(suspect.label), apart(suspect.suggested)
     shares = f"{suspect.suggested_probability:.3f} against {suspect.label_probability:.3f}"
-    lines = (f"labelled {label}", f"looks like {other}", shares, *(("held out",) if suspect.held_out else ()))
+    lines = (
+        f"labelled {label}",
+        f"looks like {other}",
+        shares,
+        *(("held out",) if suspect.held_out and not folds else ()),
+    )
     return Thumbnail(source, f"Image {suspect.image}: labelled {label}, looks like {other}", lines, suspect.file)
 
 
