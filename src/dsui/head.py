@@ -221,13 +221,13 @@ class MoGMMHead(nn.Module):
 
     @torch.no_grad()
     def initialize(self, x: Tensor, y: Tensor, generator: torch.Generator | None = None) -> None:
-        """Start the mixture of every class from the features of that class: k-means++ and EM (`dsui.em`).
+        """Start the mixture of every class from the features of that class: k-means++ and EM (`dsui.em.start`).
 
-        Features are projected as by `project`: with the statistics of x itself in training mode, with the
-        running ones in evaluation mode. Without a generator the same data give the same start.
+        Features are projected as by `project`, in training mode with the statistics of x itself. Without a generator
+        the same data give the same start. A class without samples keeps its mixture.
         """
-        samples = self._class_samples(x, y)
-        self.adopt(em.fit(samples, self.components, self.variance_floor, generator or _fixed_generator()))
+        samples, drawn = self._class_samples(x, y, least=0), generator or _fixed_generator()
+        self.adopt(em.start(samples, self._mixtures, self.variance_floor, drawn))
 
     @torch.no_grad()
     def refit(self, x: Tensor, y: Tensor) -> None:
@@ -235,9 +235,8 @@ class MoGMMHead(nn.Module):
 
         The class weights are tied to the means, so the classifier moves with them.
         """
-        samples = self._class_samples(x, y)
-        current = em.Mixtures(self.mixing_weights.double(), self.means.double(), self.variances.double())
-        self.adopt(em.maximise(samples, current, self.variance_floor, _fixed_generator()))
+        samples = self._class_samples(x, y, least=2)
+        self.adopt(em.maximise(samples, self._mixtures, self.variance_floor, _fixed_generator()))
 
     def extra_repr(self) -> str:
         return (
@@ -268,15 +267,17 @@ class MoGMMHead(nn.Module):
         floor = math.log(self.variance_floor)
         return gaussian_log_prob(z, self.means, self.log_variances, self._active_precision, floor)
 
-    def _class_samples(self, x: Tensor, y: Tensor) -> em.ClassSamples:
+    @property
+    def _mixtures(self) -> em.Mixtures:
+        return em.Mixtures(self.mixing_weights.double(), self.means.double(), self.variances.double())
+
+    def _class_samples(self, x: Tensor, y: Tensor, least: int) -> em.ClassSamples:
         check_features(x, self.in_features, training=False)
         check_labels(y.cpu(), len(x), self.num_classes)
         counts = torch.bincount(y, minlength=self.num_classes)
         fewest = int(counts.argmin())
-        if counts[fewest] < 2:
-            raise ValueError(
-                f"class {fewest} has {int(counts[fewest])} samples; a mixture needs at least two of every class."
-            )
+        if counts[fewest] < least:
+            raise ValueError(f"class {fewest} has {int(counts[fewest])} samples; refitting needs two of every class.")
         return em.ClassSamples(self._project(x)[0], y, self.num_classes)
 
     def adopt(self, mixtures: em.Mixtures) -> None:
