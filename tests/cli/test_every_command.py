@@ -111,6 +111,7 @@ class Place:
             ("data", "list"): ["data", "list"],
             ("data", "get"): ["data", "get", "digits"],
             ("data", "check"): ["data", "check", "digits"],
+            ("data", "suspects"): ["data", "suspects", self.run, "--out", self.folder / f"suspects-{name}.html"],
             ("info",): ["info"],
         }
 
@@ -130,7 +131,7 @@ def _section(each: Any) -> Any:
 
 
 JSON_KEYS: dict[Words, set[str]] = {
-    ("train",): {"run", "weights", "seconds", "figures", "epochs", "seed"},
+    ("train",): {"run", "weights", "seconds", "figures", "epochs", "best_epoch", "seed"},
     ("embed",): {"file", "images", "features", "classes"},
     ("evaluate",): {"run", "task", "score", "metrics"},
     ("compare",): {"columns", "lines", "note"},
@@ -140,7 +141,8 @@ JSON_KEYS: dict[Words, set[str]] = {
     ("threshold",): {"accepting_by", "asked", "thresholds", "calibration", "sets", "saved", "obstacle"},
     ("data", "list"): {"name", "present", "licence", "source"},
     ("data", "get"): {"name", "root", "fetched", "check"},
-    ("data", "check"): {"name", "splits", "absent", "problems"},
+    ("data", "check"): {"name", "splits", "absent", "problems", "remarks", "passed_over"},
+    ("data", "suspects"): {"run", "page", "images", "contradicted", "evidence", "suspects"},
     ("info",): {"versions", "machine", "data"},
 }
 ROWS: set[Words] = {("evaluate",), ("predict",)}
