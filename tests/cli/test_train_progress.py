@@ -5,13 +5,17 @@ from __future__ import annotations
 import io
 import re
 import signal
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from dsui.cli.progress import STOPPING
-from dsui.cli.train_progress import TrainingProgress
+from dsui.cli.train_progress import TensorBoardReporter, TrainingProgress
 from dsui.training.interruption import Interruption
+from dsui.training.reporter import SilentReporter
 
 
 def test_a_line_counts_from_one_and_says_how_long_it_still_takes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,3 +154,20 @@ def test_nothing_is_said_when_silent(capsys: pytest.CaptureFixture[str]) -> None
             {"epoch": 0, "step": 3, "loss": 1.0, "seconds": 1.0, "warning": "In epoch 1 something goes wrong."}
         )
     assert capsys.readouterr().err == ""
+
+
+def test_tensorboard_gets_the_figures_of_held_out_images_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: dict[str, float] = {}
+
+    class Writer:
+        def __init__(self, folder: Path) -> None:
+            self.folder = folder
+
+        def add_scalar(self, name: str, value: float, step: object) -> None:
+            written[name] = value
+
+        def flush(self) -> None: ...
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
+    TensorBoardReporter(SilentReporter(), tmp_path).epoch({**FIRST, "held_out_loss": 0.9, "best_epoch": 0})
+    assert (written["held_out_accuracy"], written["held_out_loss"]) == (0.7, 0.9)

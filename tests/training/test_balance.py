@@ -62,7 +62,7 @@ def test_adjusted_logits_find_more_of_a_rare_class(method: str) -> None:
             train(trainer)
             accuracies.append(class_accuracies(trainer, test))
         found[balance] = np.mean(accuracies, 0)
-    # two seeds of 20 images of the class; on ten seeds and ten classes the gain was 9 to 13 points (docs/training.md)
+    # 10 and 13 points with five seeds and ten classes (docs/training.md); here the class has 20 test images
     assert found["logits"][2] > found["none"][2] + 0.05, found
     assert found["logits"].mean() > found["none"].mean(), found
 
@@ -101,7 +101,8 @@ def test_members_and_doubles_adjust_too() -> None:
     ensemble = build("ensemble", "small", 1, 3, load_recipe("demo", "digits"), {"members": 2})
     ensemble.adjust(shares)
     assert ensemble.adjustable
-    assert all(torch.equal(each.log_shares, shares) for each in ensemble._methods)  # type: ignore[attr-defined]
+    assert isinstance(ensemble.members, torch.nn.ModuleList)
+    assert all(torch.equal(each.log_shares, shares) for each in ensemble.members)  # type: ignore[arg-type]
     doubled = build("dsui", "small", 1, 3, load_recipe("demo", "digits", {"doubles": "turns"}))
     doubled.adjust(shares)
     assert doubled.adjustable
