@@ -30,7 +30,7 @@ EM_TOLERANCE = 1e-3
 """EM stops when the mean log-likelihood of a sample gains less than this, in nats (scikit-learn's default)."""
 DEAD = 0.5
 """A component that explains less than half a sample is re-seeded."""
-SAMPLES_PER_COMPONENT = 3
+SAMPLES_PER_COMPONENT = 2
 """`start` gives a class at most one component for so many samples."""
 
 
@@ -78,7 +78,7 @@ class ClassSamples:
 
 
 def start(samples: ClassSamples, present: Mixtures, floor: float, generator: torch.Generator) -> Mixtures:
-    """As `fit`, but a class of n samples uses at most n / 3 components, at least one. If these are fewer than there
+    """As `fit`, but a class of n samples uses at most n / 2 components, at least one. If these are fewer than there
     are, its variances are those pooled over all classes, and its other components have the weight 0. A class without
     samples keeps its `present` mixture."""
     components = present.weights.shape[1]

@@ -163,7 +163,7 @@ def test_tensorboard_gets_the_figures_of_held_out_images_too(tmp_path: Path, mon
         def __init__(self, folder: Path) -> None:
             self.folder = folder
 
-        def add_scalar(self, name: str, value: float, step: object) -> None:
+        def add_scalar(self, name: str, value: float, _step: object) -> None:
             written[name] = value
 
         def flush(self) -> None: ...
