@@ -120,16 +120,35 @@ def print_notes(config: RunConfig, whole: ImageSet, images: ImageSet, *, has_tes
 
 
 def _notes_on_classes(config: RunConfig, images: ImageSet) -> list[str]:
-    """About classes of uneven size in a user's own data, unless they are balanced."""
-    if not config.data.startswith(OWN) or config.recipe.balance != "none":
-        return []
+    """About classes of uneven size in a user's own data, unless they are balanced, and about classes whose mixtures
+    have too few images to start from."""
     import torch
 
     from dsui.data.unevenness import sentence
 
     counts = torch.bincount(images.labels, minlength=len(images.classes)).tolist()
-    found = sentence(dict(zip(images.classes, counts, strict=True)))
-    return [] if found is None else [found]
+    per_class = dict(zip(images.classes, counts, strict=True))
+    uneven = sentence(per_class) if config.data.startswith(OWN) and config.recipe.balance == "none" else None
+    return list(filter(None, (uneven, _note_on_mixtures(config, per_class))))
+
+
+def _note_on_mixtures(config: RunConfig, per_class: dict[str, int]) -> str | None:
+    """Where EM starts the mixtures (`dsui.em.start`)."""
+    from dsui.em import SAMPLES_PER_COMPONENT
+    from dsui.methods.registry import effective_options
+
+    options = effective_options(config.method, config.recipe, config.options)
+    components = options.get("components")
+    if not options.get("initialize") or not isinstance(components, int):
+        return None
+    few = [name for name, count in per_class.items() if count < SAMPLES_PER_COMPONENT * components]
+    if not few:
+        return None
+    classes = f"Class {few[0]} has" if len(few) == 1 else f"{len(few):,} classes have"
+    return (
+        f"{classes} fewer than {SAMPLES_PER_COMPONENT * components} images, too few for {components} components; EM "
+        "starts such classes with fewer, and with one variance for all classes."
+    )
 
 
 def _notes_on_files(images: ImageSet) -> list[str]:
