@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -95,7 +96,7 @@ class Trainer:
         self.outliers = None if foreign is None else open_loader(foreign, device, memory_budget)
         self.outlier_samples = 0 if outliers is None else len(outliers.labels)
         self.optimizers = [make_optimizer(self.method, turn, recipe, device) for turn in self.method.turns()]
-        self.ending = Ending(self.method, config.method, recipe, config.seed, lambda: self._inputs(recipe.epochs))
+        self.ending = Ending(self.method, config.method, recipe, config.seed)
         self.average = self.ending.average
         self.entered = NO_PHASE
         self.step = TrainingStep(
@@ -148,7 +149,8 @@ class Trainer:
 
     def held_out_figures(self, epoch: int, measurement: HeldOutMeasurement | None) -> dict[str, float]:
         """For the log, after the last step of an epoch; see `dsui.training.ending`."""
-        return self.ending.held_out_figures(epoch, measurement, self.device, self.world)
+        inputs = partial(self._inputs, self.recipe.epochs)
+        return self.ending.held_out_figures(epoch, measurement, inputs, self.device, self.world)
 
     def order(self, epoch: int) -> Tensor:
         """[steps, B / processes] indices of this process."""
@@ -171,7 +173,7 @@ class Trainer:
     def finish(self) -> None:
         """Put averaged weights in place, and estimate again what depends on them: batch-norm statistics, and what the
         method estimates from its final weights."""
-        self.ending.put_weights()
+        self.ending.put_weights(partial(self._inputs, self.recipe.epochs))
         self.method.eval()
         self.balance.complete(self.method)
         torch.manual_seed(splitmix64(self.config.seed) >> 1)  # methods that draw do so likewise
