@@ -144,7 +144,6 @@ class Trainer:
         self.ending.end_epoch(epoch)
 
     def measurement(self, held_out: ImageSet) -> HeldOutMeasurement:
-        """Of the method on held-out images, as they are trained on (`as_trained`)."""
         return HeldOutMeasurement(self.method, self.transform, held_out, samples=self.samples, recipe=self.recipe)
 
     def held_out_figures(self, epoch: int, measurement: HeldOutMeasurement | None) -> dict[str, float]:
