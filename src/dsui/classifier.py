@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader
 from dsui import __version__
 from dsui.backbones.own import as_backbone
 from dsui.backbones.registry import own_backbone
-from dsui.deploy.labelled import labelled, training_set
+from dsui.deploy.labelled import labelled, training_set, weighted
 from dsui.deploy.predictor import Predictor
 from dsui.deploy.sources import CHANNELS
 from dsui.device import choose_device
@@ -44,7 +44,7 @@ from dsui.runs.backbones import preparation_of
 from dsui.runs.calibration import CALIBRATION
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS, RunFolder
-from dsui.runs.images import held_out_images, training_images
+from dsui.runs.images import held_out_images, training_images, training_part
 from dsui.runs.model import fingerprint
 from dsui.runs.recipe_file import changed, load_recipe, method_options
 from dsui.runs.saved_thresholds import save_thresholds
@@ -53,7 +53,7 @@ from dsui.runs.weights import read_metadata
 from dsui.runtime.inputs import check_size
 from dsui.training.distributed import World
 from dsui.training.loop import InterruptedRun, fit
-from dsui.training.reporter import ACCURACY, HELD_OUT_ACCURACY, WARNING
+from dsui.training.reporter import ACCURACY, HELD_OUT_ACCURACY, HELD_OUT_LOSS, WARNING
 
 LABELS = "labels"
 """Key in the metadata of the weights: the classes as the user called them, which may be numbers."""
@@ -65,8 +65,8 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     `backbone`: small, resnet18, vgg16, a network of another library, as in "hf:NAME" (`dsui.backbones.spec`), or the
     user's own module (`dsui.backbones.own`), which is copied. `weights` is a safetensors file for one of another
-    library. `settings` are those of `--set`. `calibration` is the share of the images set aside for thresholds. `size`
-    and `channels` say how the images of a folder are read, by default at 32 pixels or as the named network wants them;
+    library. `settings` are those of `--set`, as {"balance": "logits", "patience": 10}. `calibration` is the share of the
+    images set aside for thresholds. `size` and `channels` say how the images of a folder are read, by default at 32 pixels or as the named network wants them;
     `skip_bad` leaves out the unreadable ones.
     """
 
@@ -98,19 +98,25 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return tags
 
     @spoken_in_python()
-    def fit(self, images: Any, labels: Any = None, epochs: int | None = None) -> Self:
-        """Train; `epochs` here or in `settings` replaces the recipe's."""
+    def fit(self, images: Any, labels: Any = None, epochs: int | None = None, sample_weight: Any = None) -> Self:
+        """Train; `epochs` here or in `settings` replaces the recipe's.
+
+        `sample_weight` [N] is how often an epoch meets each image: a weight of 2 is the image twice, exactly where all
+        weights are whole and on the mean where not, and a weight of 0 is no image. So larger weights make epochs
+        longer. An image that is held out to calibrate counts once whatever its weight.
+        """
         own = None if isinstance(self.backbone, str) else self.backbone
         device = choose_device(self.device)
         with ExitStack() as closing:
             name = self.backbone
-            weights = None if self.weights is None else Path(self.weights)
-            start = closing.enter_context(started(type(own).__name__ if own else str(name), weights, self.size))
+            file = None if self.weights is None else Path(self.weights)
+            start = closing.enter_context(started(type(own).__name__ if own else str(name), file, self.size))
             channels = self.channels if isinstance(images, str | Path) else CHANNELS if start.preparation else None
             side = start.side(self.size)
             found = labelled(images, labels, "train", side, channels, self.skip_bad, start.preparation)
             if start.preparation is not None and isinstance(found.images, Tensor):
                 check_size(found.images, side)
+            found, weights = weighted(found, sample_weight)
             whole, classes = training_set(found, self.num_classes)
             if own is not None:
                 network = as_backbone(own, whole.shape, len(classes))
@@ -120,7 +126,9 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             run = Path(closing.enter_context(TemporaryDirectory())) / "run"
             try:
                 chosen = training_images(config, whole)
-                fit(config, chosen, run, device, World(), _Lines(self.verbose, config.recipe.epochs), held_out=held_out)
+                lines = _Lines(self.verbose, config.recipe.epochs)
+                own_weights = None if weights is None else weights[training_part(config, whole)]
+                fit(config, chosen, run, device, World(), lines, held_out=held_out, sample_weight=own_weights)
             except InterruptedRun as error:
                 raise KeyboardInterrupt from error
             self._adopt(Predictor.load(run, device, own), classes)
@@ -261,7 +269,7 @@ class _Lines:
     def epoch(self, row: dict[str, object]) -> None:
         epoch = row["epoch"]
         assert isinstance(epoch, int)
-        shown = ("loss", ACCURACY, HELD_OUT_ACCURACY, "seconds")
+        shown = ("loss", ACCURACY, HELD_OUT_ACCURACY, HELD_OUT_LOSS, "seconds")
         figures = ", ".join(f"{name.replace('_', ' ')} {row[name]:.4g}" for name in shown if name in row)
         self._print(f"epoch {epoch + 1}/{self.epochs}: {figures}")
         if WARNING in row:

@@ -207,13 +207,13 @@ class MoGMMHead(nn.Module):
 
     @torch.no_grad()
     def initialize(self, x: Tensor, y: Tensor, generator: torch.Generator | None = None) -> None:
-        """Start the mixture of every class from the features of that class: k-means++ and EM (`dsui.em`).
+        """Start the mixture of every class from the features of that class: k-means++ and EM (`dsui.em.start`).
 
-        Features are projected as by `project`: with the statistics of x itself in training mode, with the
-        running ones in evaluation mode. Without a generator the same data give the same start.
+        Features are projected as by `project`, in training mode with the statistics of x itself. Without a generator
+        the same data give the same start. A class without samples keeps its mixture.
         """
-        samples = self._class_samples(x, y)
-        mixtures = em.fit(samples, self.components, self.variance_floor, generator or _fixed_generator())
+        samples = self._class_samples(x, y, least=0)
+        mixtures = em.start(samples, self._mixtures, self.variance_floor, generator or _fixed_generator())
         if isinstance(self.family, Gaussian):
             self.adopt(mixtures)
             return
@@ -227,13 +227,12 @@ class MoGMMHead(nn.Module):
 
         The class weights are tied to the means, so the classifier moves with them.
         """
-        samples = self._class_samples(x, y)
-        if not isinstance(self.family, Gaussian):
-            start = Components(self.mixing_weights, self.means, self.log_variances)
-            self._take(maximise(self.family, start, samples.z, y))
+        samples = self._class_samples(x, y, least=2)
+        if isinstance(self.family, Gaussian):
+            self.adopt(em.maximise(samples, self._mixtures, self.variance_floor, _fixed_generator()))
             return
-        current = em.Mixtures(self.mixing_weights.double(), self.means.double(), self.variances.double())
-        self.adopt(em.maximise(samples, current, self.variance_floor, _fixed_generator()))
+        start = Components(self.mixing_weights, self.means, self.log_variances)
+        self._take(maximise(self.family, start, samples.z, y))
 
     def extra_repr(self) -> str:
         return (
@@ -263,15 +262,18 @@ class MoGMMHead(nn.Module):
     def _component_log_prob(self, z: Tensor) -> Tensor:
         return self.family.log_prob(z, self.means, self.log_variances, self._active_precision)
 
-    def _class_samples(self, x: Tensor, y: Tensor) -> em.ClassSamples:
+    @property
+    def _mixtures(self) -> em.Mixtures:
+        variances = self.variances if self.family.has_variances else torch.ones_like(self.means)
+        return em.Mixtures(self.mixing_weights.double(), self.means.double(), variances.double())
+
+    def _class_samples(self, x: Tensor, y: Tensor, least: int) -> em.ClassSamples:
         check_features(x, self.in_features, training=False)
         check_labels(y.cpu(), len(x), self.num_classes)
         counts = torch.bincount(y, minlength=self.num_classes)
         fewest = int(counts.argmin())
-        if counts[fewest] < 2:
-            raise ValueError(
-                f"class {fewest} has {int(counts[fewest])} samples; a mixture needs at least two of every class."
-            )
+        if counts[fewest] < least:
+            raise ValueError(f"class {fewest} has {int(counts[fewest])} samples; refitting needs two of every class.")
         return em.ClassSamples(self._project(x)[0], y, self.num_classes)
 
     def adopt(self, mixtures: em.Mixtures) -> None:

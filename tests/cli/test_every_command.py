@@ -120,6 +120,7 @@ class Place:
             ("data", "list"): ["data", "list"],
             ("data", "get"): ["data", "get", "digits"],
             ("data", "check"): ["data", "check", "digits"],
+            ("data", "suspects"): ["data", "suspects", self.run, "--out", self.folder / f"suspects-{name}.html"],
             ("info",): ["info"],
         }
 
@@ -139,7 +140,7 @@ def _section(each: Any) -> Any:
 
 
 JSON_KEYS: dict[Words, set[str]] = {
-    ("train",): {"run", "weights", "seconds", "figures", "epochs", "seed"},
+    ("train",): {"run", "weights", "seconds", "figures", "epochs", "best_epoch", "seed"},
     ("embed",): {"file", "images", "features", "classes"},
     ("evaluate",): {"run", "task", "score", "metrics"},
     ("compare",): {"columns", "lines", "note"},
@@ -151,7 +152,8 @@ JSON_KEYS: dict[Words, set[str]] = {
     ("export",): {"file", "bytes", "outputs", "thresholds", "agreement"},
     ("data", "list"): {"name", "present", "licence", "source"},
     ("data", "get"): {"name", "root", "fetched", "check"},
-    ("data", "check"): {"name", "splits", "absent", "problems"},
+    ("data", "check"): {"name", "splits", "absent", "problems", "remarks", "passed_over"},
+    ("data", "suspects"): {"run", "page", "images", "contradicted", "evidence", "suspects"},
     ("info",): {"versions", "machine", "data"},
 }
 ROWS: set[Words] = {("evaluate",), ("predict",)}
@@ -194,7 +196,9 @@ def test_a_quiet_command_prints_nothing_but_its_output(path: Words, place: Place
 def test_the_figures_of_a_run_are_those_of_its_log(place: Place) -> None:
     content = json.loads(dsui(*place.training("logged"), "--json").stdout)
     rows = [json.loads(line) for line in (place.folder / "logged" / "log.jsonl").read_text().splitlines()]
-    figures = {name: rows[-1][name] for name in ("loss", "cross_entropy", "accuracy", "held_out_accuracy")}
+    figures = {
+        name: rows[-1][name] for name in ("loss", "cross_entropy", "accuracy", "held_out_accuracy", "held_out_loss")
+    }
     assert content["figures"] == figures
     assert content["seconds"] == round(sum(row["seconds"] for row in rows), 3)
     assert Path(content["weights"]).is_file()

@@ -193,6 +193,15 @@ def test_the_divergence_is_that_of_samples(name: str) -> None:
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_class_without_samples_keeps_its_mixture(name: str) -> None:
+    family, components = made(name)
+    after, _ = step(family, components, [on_sphere(40, 4, 2), on_sphere(0, 4)])
+    torch.testing.assert_close(after.weights[1], components.weights[1])
+    torch.testing.assert_close(after.means[1], components.means[1])
+    assert all(each.isfinite().all() for each in (*after[:2], *family.parameters()))
+
+
 def test_an_unknown_family_is_answered_by_the_nearest() -> None:
     with pytest.raises(ValueError, match="did you mean student-t"):
         registry.find("student")

@@ -20,6 +20,7 @@ from dsui.cli.report import report
 from dsui.cli.reproduce import reproduce
 from dsui.cli.serve import serve
 from dsui.cli.start import make_app, start
+from dsui.cli.suspects import suspects
 from dsui.cli.threshold import threshold
 from dsui.cli.train import train
 from dsui.cli.verify import verify
@@ -41,6 +42,7 @@ app.command()(threshold)
 app.command()(export)
 app.command()(serve)
 app.command()(monitor)
+data_app.command()(suspects)
 app.add_typer(data_app, name="data")
 app.command()(verify)
 app.command()(bench)

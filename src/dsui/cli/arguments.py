@@ -13,7 +13,7 @@ from dsui.cli import names
 from dsui.cli.errors import UnknownDataError, UsageError
 from dsui.cli.names import completion
 from dsui.data.registry import FEATURES, FOLDER, OWN, PSEUDO, TRAIN_SUFFIX, folder_path, foreign_split
-from dsui.errors import DataError
+from dsui.errors import DataError, DsuiError
 from dsui.excerpt import excerpt
 from dsui.host_memory import keep_freed_memory
 from dsui.spelling import unknown_name
@@ -147,6 +147,16 @@ def check_outside_images(option: str, path: Path, data: str) -> None:
     image_folders = [folder / "train", folder / "test"] if is_split(folder) else [folder]
     if any(path.resolve().is_relative_to(images.resolve()) for images in image_folders):
         raise UsageError(f"{option} {path} lies among the images of {data}; choose a folder outside.")
+
+
+def check_page(out: Path) -> None:
+    """Refuse a place where a page cannot be written, before any work is done."""
+    if out.is_dir():
+        raise DsuiError(f"{out} cannot be written, because it is a folder; choose another --out.")
+    if not out.absolute().parent.is_dir():
+        raise DsuiError(f"{out} cannot be written, because its folder does not exist; choose another --out.")
+    if out.suffix.lower() not in {".html", ".htm", ""}:
+        raise UsageError(f"the page is HTML, but --out is {out}; name it {out.with_suffix('.html')}.")
 
 
 def select_device(name: str) -> torch.device:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli import names, train_backbone, train_checks, train_summary
+from dsui.cli import names, train_backbone, train_balance, train_checks, train_summary
 from dsui.cli.arguments import (
     MODES,
     Device,
@@ -118,6 +118,8 @@ def train(
             "can be selected on them.  [default: 0.1 for folder:PATH, else 0]",
         ),
     ] = None,
+    balance: train_balance.BalanceOption = None,
+    patience: train_balance.PatienceOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     root: Root = None,
     size: Annotated[
@@ -164,9 +166,11 @@ def train(
     data = train_checks.without_slash(data)
     for name in filter(None, (data, outliers)):
         check_outside_images("--out", out, name)
-    overrides = dict(_parse_setting(setting) for setting in settings or []) | train_backbone.frozen(
-        freeze, freeze_until
-    )
+    overrides = {
+        **dict(map(_parse_setting, settings or [])),
+        **train_backbone.frozen(freeze, freeze_until),
+        **train_balance.settings(balance, patience),
+    }
 
     import torch
 

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from dsui.backbones.preparation import Preparation
-from dsui.data.dataset import ImageSet, MemorySet
+from dsui.data.dataset import ImageSet, MemorySet, subset
 from dsui.data.pipeline import BLOCK
 from dsui.data.registry import ARRAYS, FOLDER, load
+from dsui.data.sampling import check_weights
 from dsui.deploy.inputs import from_arrays
 
 
@@ -66,6 +67,20 @@ def labelled(
     if len(pixels) != len(names):
         raise ValueError(f"there are {len(pixels)} images and {len(names)} labels; give one label for each image.")
     return Labelled(pixels, names)
+
+
+def weighted(data: Labelled, sample_weight: Any) -> tuple[Labelled, Tensor | None]:
+    """The images with a weight above 0, and their weights [N] in float64; all of them where there are no weights."""
+    if sample_weight is None:
+        return data, None
+    weights = torch.as_tensor(np.asarray(sample_weight), dtype=torch.float64)
+    check_weights(weights, len(data.labels))
+    kept = (weights > 0).nonzero().flatten()
+    if len(kept) == len(weights):
+        return data, weights
+    images = data.images
+    images = images[kept] if isinstance(images, Tensor) else subset(images, kept, images.name)
+    return Labelled(images, data.labels[kept.numpy()]), weights[kept]
 
 
 def training_set(data: Labelled, num_classes: int | None) -> tuple[ImageSet, NDArray[Any]]:

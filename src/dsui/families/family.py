@@ -72,7 +72,8 @@ class Family(nn.Module, ABC):
     @abstractmethod
     def maximise(self, statistics: Statistics, former: Components) -> Components:
         """The M step: set the family's own parameters, and return the components. Each of the `statistics` is stacked
-        over classes. A component that explains nothing stays as it is, with weight 0."""
+        over classes. A component that explains nothing stays as it is, with weight 0; so does a whole class without
+        samples, with its weights."""
 
     def summary(self, log_variances: Tensor | None) -> dict[str, float]:
         """What a training log says of the components."""
@@ -82,6 +83,12 @@ class Family(nn.Module, ABC):
 def kept_where_empty(empty: Tensor, found: Tensor, former: Tensor) -> Tensor:
     """`found` [C, K, ...] but for components that explain nothing, `empty` [C, K], which stay as they were."""
     return torch.where(empty.view(*empty.shape, *[1] * (found.ndim - empty.ndim)), former.to(found.dtype), found)
+
+
+def weights_of(mass: Tensor, former: Tensor) -> Tensor:
+    """[C, K] from how much each component explains; a class without samples keeps its `former` weights."""
+    total = mass.sum(1, keepdim=True)
+    return torch.where(total > 0, mass / total.clamp(min=torch.finfo(mass.dtype).tiny), former.to(mass.dtype))
 
 
 def working_type(z: Tensor, means: Tensor, precision: Precision) -> torch.dtype:

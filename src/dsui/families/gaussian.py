@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dsui.density import Precision, gaussian_log_prob
 from dsui.divergence import divergence_from_standard_normal
-from dsui.families.family import Components, Family, Statistics, kept_where_empty
+from dsui.families.family import Components, Family, Statistics, kept_where_empty, weights_of
 
 TINY = torch.finfo(torch.float64).tiny
 
@@ -57,7 +57,7 @@ def with_variances(mass: Tensor, means: Tensor, variances: Tensor, former: Compo
     assert former.log_variances is not None
     empty = mass == 0
     return Components(
-        mass / mass.sum(1, keepdim=True),
+        weights_of(mass, former.weights),
         kept_where_empty(empty, means, former.means),
         kept_where_empty(empty, variances.log(), former.log_variances),
     )

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from dsui.density import LN_2PI, Precision
-from dsui.families.family import Components, Family, Statistics, kept_where_empty, working_type
+from dsui.families.family import Components, Family, Statistics, kept_where_empty, weights_of, working_type
 from dsui.families.gaussian import TINY
 from dsui.matrix_product import product
 
@@ -81,7 +81,7 @@ class TiedGaussian(Family):
         between = torch.einsum("ckm,ckn->mn", first, means)
         covariance = (scatter.sum(0) - between) / mass.sum()
         self.whitening.copy_(self._whitening_of(covariance))
-        return Components(mass / mass.sum(1, keepdim=True), kept_where_empty(mass == 0, means, former.means), None)
+        return Components(weights_of(mass, former.weights), kept_where_empty(mass == 0, means, former.means), None)
 
     def _whitening_of(self, covariance: Tensor) -> Tensor:
         """Where samples leave directions without any variance, these get the floor."""

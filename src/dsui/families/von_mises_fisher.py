@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from dsui.density import LN_2PI, Precision
 from dsui.families.bessel import bessel_ratio, log_bessel
-from dsui.families.family import Components, Family, Statistics, kept_where_empty, working_type
+from dsui.families.family import Components, Family, Statistics, kept_where_empty, weights_of, working_type
 from dsui.families.gaussian import TINY
 from dsui.matrix_product import product
 
@@ -100,7 +100,7 @@ class VonMisesFisher(Family):
         length = torch.linalg.vector_norm(means, dim=-1) / math.sqrt(self.features)
         kappa = self._likeliest_concentration(length)
         self.log_concentration.copy_(kept_where_empty(empty, kappa.log(), self.log_concentration))
-        return Components(mass / mass.sum(1, keepdim=True), kept_where_empty(empty, means, former.means), None)
+        return Components(weights_of(mass, former.weights), kept_where_empty(empty, means, former.means), None)
 
     def _likeliest_concentration(self, length: Tensor) -> Tensor:
         """The kappa with I_{v+1} / I_v = R, which grows with kappa, by halving an interval of ln kappa. [C, K]"""

@@ -31,6 +31,7 @@ class BayesByBackprop(MaxSoftmax):
     """`prior` is P, `kl_weight` beta and `samples` T."""
 
     draws: bool = True
+    adjustable: bool = True
 
     def __init__(
         self,

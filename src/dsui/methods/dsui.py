@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -83,6 +84,7 @@ class DualSupervised(Method):
     options_in_epochs: ClassVar[tuple[str, ...]] = ("density_warm_up",)
     takes_copies: bool = True
     takes_doubles: bool = True
+    adjustable: bool = True
 
     def __init__(
         self,
@@ -153,6 +155,8 @@ class DualSupervised(Method):
         return output
 
     def loss(self, output: HeadOutput, labels: Tensor) -> Tensor:
+        if self.log_shares is not None:
+            output = replace(output, logits=self.adjusted(output.logits))
         if self.phase == 0:
             value = F.cross_entropy(output.logits, labels)
             self.terms = {"cross_entropy": value.detach()}

@@ -71,7 +71,7 @@ def training_name(config: RunConfig) -> str:
     """
     name = config.recipe.name
     if name not in names():
-        values = json.dumps({**config.recipe.settings(), "name": ""}, sort_keys=True)
+        values = json.dumps({**config.recipe.identifying(), "name": ""}, sort_keys=True)
         name = f"{name} {hashlib.sha256(values.encode()).hexdigest()[:6]}"
     return ", ".join(filter(None, (name, changes(config))))
 

@@ -9,8 +9,10 @@ ACCURACY = "accuracy"
 """Key in a log row and of a reporter's figures: on the training images, as they were augmented."""
 WARNING = "warning"
 """Key in a log row: what the method said of its training in this epoch."""
-HELD_OUT_ACCURACY = "held_out_accuracy"
-"""Key in the log rows of those epochs in which it was measured."""
+HELD_OUT_ACCURACY, HELD_OUT_LOSS = "held_out_accuracy", "held_out_loss"
+"""Keys in the log rows of those epochs in which they were measured."""
+BEST_EPOCH = "best_epoch"
+"""Key in the log rows of a run that may stop early: whose weights are kept so far, counted from 0."""
 
 
 class Reporter(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -23,11 +24,13 @@ from dsui.progress import Progress, silent
 from dsui.runs.config import RunConfig
 from dsui.runs.images import digest
 from dsui.runs.state_schema import check_state
-from dsui.training.averaging import WeightAverage
-from dsui.training.batch_norm import reestimate, synchronise
+from dsui.training.balance import Balance
+from dsui.training.batch_norm import synchronise
 from dsui.training.copies import Copies
 from dsui.training.distributed import World
+from dsui.training.ending import Ending
 from dsui.training.frozen import features_once
+from dsui.training.held_out import HeldOutMeasurement
 from dsui.training.optimizer import make_optimizer
 from dsui.training.schedule import rates
 from dsui.training.step import DeviceData, Execution, LossModule, Mode, Optimization, TrainingStep
@@ -51,13 +54,16 @@ class Trainer:
         memory_budget: int | None = None,
         outliers: ImageSet | None = None,
         progress: Progress = silent,
+        sample_weight: Tensor | None = None,
     ) -> None:
+        """`sample_weight` [N] says how often an epoch meets each image (`dsui.data.sampling`); None: once."""
         recipe = config.recipe
         self.config, self.recipe, self.device, self.world = config, recipe, device, world
-        self.samples, self.classes = len(images.labels), images.classes
-        self.steps_per_epoch = self.samples // recipe.batch
         if len(images.classes) < 2:
             raise DsuiError(f"{images.name} has one class, {images.classes[0]}; a classifier needs two or more.")
+        self.balance = Balance(recipe, images, sample_weight)
+        self.samples, self.classes = self.balance.epoch_samples, images.classes
+        self.steps_per_epoch = self.samples // recipe.batch
         if self.steps_per_epoch == 0:
             raise DsuiError(
                 f"{images.name} has {self.samples} training images, fewer than one batch of {recipe.batch}; "
@@ -77,7 +83,7 @@ class Trainer:
             config.method, config.backbone, channels, classes, recipe, config.options, outliers is not None
         ).to(device)
         _check_side(self.method, config.backbone, images)
-        self.method.set_class_counts(torch.bincount(images.labels, minlength=classes))
+        self.balance.prepare(self.method, config.method, device)
         if device.type == "cuda":
             self.method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if world.size > 1 and sync_norms:
@@ -92,8 +98,8 @@ class Trainer:
         self.outliers = None if foreign is None else open_loader(foreign, device, memory_budget)
         self.outlier_samples = 0 if outliers is None else len(outliers.labels)
         self.optimizers = [make_optimizer(self.method, turn, recipe, device) for turn in self.method.turns()]
-        decay = recipe.ema_decay if recipe.average == "ema" else None
-        self.average = None if recipe.average == "none" else WeightAverage(self.method, decay)
+        self.ending = Ending(self.method, config.method, recipe, config.seed)
+        self.average = self.ending.average
         self.entered = NO_PHASE
         self.step = TrainingStep(
             self.method,
@@ -137,17 +143,23 @@ class Trainer:
                 yield
 
     def end_epoch(self, epoch: int) -> None:
-        begins = min(self.recipe.swa_start * self.recipe.epochs, self.recipe.epochs - 1)
-        swa = self.recipe.average == "swa" and epoch >= begins
-        if self.average is not None and swa:
-            self.average.update()
+        self.ending.end_epoch(epoch)
+
+    def measurement(self, held_out: ImageSet) -> HeldOutMeasurement:
+        return HeldOutMeasurement(self.method, self.transform, held_out, samples=self.samples, recipe=self.recipe)
+
+    def held_out_figures(self, epoch: int, measurement: HeldOutMeasurement | None) -> dict[str, float]:
+        """For the log, after the last step of an epoch; see `dsui.training.ending`."""
+        inputs = partial(self._inputs, self.recipe.epochs)
+        return self.ending.held_out_figures(epoch, measurement, inputs, self.device, self.world)
 
     def order(self, epoch: int) -> Tensor:
         """[steps, B / processes] indices of this process."""
-        parts = epoch_batches(
-            self.samples, self.recipe.batch, self.config.seed, epoch, rank=self.world.rank, world=self.world.size
-        )
-        return torch.stack(list(parts))
+        return torch.stack(list(self._batches(epoch, self.world.rank, self.world.size)))
+
+    def _batches(self, epoch: int, rank: int = 0, world: int = 1) -> Iterator[Tensor]:
+        seed, places = self.config.seed, self.balance.places(self.config.seed, epoch)
+        return epoch_batches(self.samples, self.recipe.batch, seed, epoch, rank=rank, world=world, places=places)
 
     def outlier_order(self, epoch: int) -> Tensor:
         """[steps, B / processes] outliers of this process."""
@@ -162,11 +174,9 @@ class Trainer:
     def finish(self) -> None:
         """Put averaged weights in place, and estimate again what depends on them: batch-norm statistics, and what the
         method estimates from its final weights."""
-        if self.average is not None and self.average.state_dict()["updates"] > 0:
-            self.average.copy_to(self.method)
-            torch.manual_seed(splitmix64(self.config.seed) >> 1)  # layers that sample draw the same after a resume
-            reestimate(self.method, self._inputs(self.recipe.epochs))
+        self.ending.put_weights(partial(self._inputs, self.recipe.epochs))
         self.method.eval()
+        self.balance.complete(self.method)
         torch.manual_seed(splitmix64(self.config.seed) >> 1)  # methods that draw do so likewise
         self.method.complete(self._labelled_inputs(self.recipe.epochs))
 
@@ -179,6 +189,7 @@ class Trainer:
             "steps": self.step.steps_done,
             "phase": self.entered,
             "images": self.images,
+            "best": None if self.ending.stopping is None else self.ending.stopping.state(),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -206,6 +217,8 @@ class Trainer:
                 group["lr"] = own  # on its device; every step writes the scheduled value into it
         if self.average is not None:
             self.average.load_state_dict(state["average"])
+        if self.ending.stopping is not None and (best := state.get("best")) is not None:
+            self.ending.stopping.load(best)
         self.step.meter.load_state_dict(state["meter"])
         self.step.resume(steps)
         self.entered = state["phase"]
@@ -228,8 +241,7 @@ class Trainer:
     def _labelled_inputs(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every training batch of an epoch, augmented and with turned copies behind it, with its labels. Each process
         gets all of them, so that estimates from them are the same everywhere."""
-        whole = epoch_batches(self.samples, self.recipe.batch, self.config.seed, epoch)
-        for batch in self.source.stream(whole):
+        for batch in self.source.stream(self._batches(epoch)):
             images = self.transform.augmented(batch.images, batch.indices, epoch)
             yield self.copies.with_turned(images, batch.labels, batch.indices, epoch)
 
