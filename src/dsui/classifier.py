@@ -65,9 +65,9 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     `backbone`: small, resnet18, vgg16, a network of another library, as in "hf:NAME" (`dsui.backbones.spec`), or the
     user's own module (`dsui.backbones.own`), which is copied. `weights` is a safetensors file for one of another
-    library. `settings` are those of `--set`, as {"balance": "logits", "patience": 10}. `calibration` is the share of the
-    images set aside for thresholds. `size` and `channels` say how the images of a folder are read, by default at 32 pixels or as the named network wants them;
-    `skip_bad` leaves out the unreadable ones.
+    library. `settings` are those of `--set`, as {"balance": "logits", "patience": 10}. `calibration` is the share of
+    the images set aside for thresholds. `size` and `channels` say how the images of a folder are read, by default at 32
+    pixels or as the named network wants them; `skip_bad` leaves out the unreadable ones.
     """
 
     def __init__(

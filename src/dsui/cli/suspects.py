@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli import train_backbone
 from dsui.cli.arguments import (
     Device,
     KeepOutputs,
@@ -78,9 +77,10 @@ def suspects(
     from dsui.report.page import page, write_page
     from dsui.report.suspects_page import evidence, most_doubted, sections
     from dsui.runs.model import run_facts
+    from dsui.runs.start import started
 
     facts = run_facts(run)
-    start = train_backbone.started(facts.config.backbone, weights, facts.config.size) if folds else nullcontext()
+    start = started(facts.config.backbone, weights, facts.config.size) if folds else nullcontext()
     with start, ProgressBars(stderr_console(quiet)) as bars:
         found = find_suspects(
             facts,
