@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dsui.data.decode import extensions
-from dsui.data.folder import image_files, is_split
+from dsui.data.folder import is_split
+from dsui.data.image_files import image_files
 
 SPLITS = ("train", "test")
 
