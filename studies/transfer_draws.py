@@ -7,7 +7,7 @@ are scored once. The network sees no image of the last 80. A draw takes 8 of the
 
 from __future__ import annotations
 
-import random
+from random import Random
 from typing import NamedTuple
 
 SEED, CLASSES = 28, 200
@@ -19,13 +19,13 @@ SELECTION_DRAWS, TEST_DRAWS = 8, 20
 
 def shares() -> tuple[list[int], list[int], list[int]]:
     """Classes of the network, of the selection, of the test, each in ascending order; numbers are by WordNet id."""
-    order = random.Random(SEED).sample(range(CLASSES), CLASSES)
+    order = Random(SEED).sample(range(CLASSES), CLASSES)  # noqa: S311
     middle = TRAINED + SELECTION
     return sorted(order[:TRAINED]), sorted(order[TRAINED:middle]), sorted(order[middle:])
 
 
 class Draw(NamedTuple):
-    """`known`: the classes to tell apart; `foreign`: classes whose images are not of them. Numbers are by WordNet id."""
+    """`known` are the classes to tell apart, `foreign` others; a class is the number of its WordNet id."""
 
     number: int
     known: tuple[int, ...]
@@ -33,7 +33,7 @@ class Draw(NamedTuple):
 
     def photographs(self, label: int, of: int, count: int) -> list[int]:
         """Which `count` of the `of` training photographs of a class are trained on; the others are for test."""
-        return sorted(random.Random(f"{SEED} photographs {self.number} {label}").sample(range(of), count))
+        return sorted(Random(f"{SEED} photographs {self.number} {label}").sample(range(of), count))  # noqa: S311
 
 
 def draws_for_selection() -> list[Draw]:
@@ -47,5 +47,5 @@ def draws_for_test() -> list[Draw]:
 
 
 def _draw(name: str, number: int, classes: list[int]) -> Draw:
-    chosen = random.Random(f"{SEED} {name} {number}").sample(classes, KNOWN + FOREIGN)
+    chosen = Random(f"{SEED} {name} {number}").sample(classes, KNOWN + FOREIGN)  # noqa: S311
     return Draw(number, tuple(sorted(chosen[:KNOWN])), tuple(sorted(chosen[KNOWN:])))

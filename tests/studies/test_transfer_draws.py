@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from studies.transfer_draws import KNOWN, PHOTOGRAPHS, draws_for_selection, shares, draws_for_test
+from studies.transfer_draws import KNOWN, PHOTOGRAPHS, draws_for_selection, draws_for_test, shares
 
 FIXED = "2fddd604e222b5190424a09f5560ce56d7f38e086de79caa9044ca071acc31b7"
 """SHA-256 of everything that is drawn, written down before the network was trained."""
