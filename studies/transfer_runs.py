@@ -28,6 +28,10 @@ KEPT = ("max_probability", "uncertainty", "foreignness", "energy", "density_ener
 """The scores whose rows are written, beside those of detectors."""
 
 
+NAME = "tiny-imagenet draws"
+"""What rows call the data of the draws."""
+
+
 class Task(NamedTuple):
     """Features to train and to test on, and foreign ones by name, all as files in one folder."""
 
@@ -70,7 +74,7 @@ def task_of(draw: Draw, share: FeatureFile, classes: Sequence[int], folder: Path
     )
     other = torch.isin(share.labels, torch.tensor([classes.index(number) for number in draw.foreign]))
     foreign = write_foreign(folder / "foreign.safetensors", share.features[other])
-    return Task("", draw.number, known, {"other classes": foreign, **far})
+    return Task(NAME, draw.number, known, {"other classes": foreign, **far})
 
 
 def run(
@@ -103,5 +107,8 @@ def run(
 
 def _named(row: ResultRow, task: Task, sets: Mapping[str, str]) -> ResultRow:
     foreign = sets[str(row.foreign)] if row.foreign is not None else None
-    name = f"{task.name}-{row.method}-{task.number}"
-    return replace(row, run=name, data=task.name, foreign=foreign, seed=task.number)
+    return replace(row, run=run_name(task, row.method), data=task.name, foreign=foreign, seed=task.number)
+
+
+def run_name(task: Task, method: str) -> str:
+    return "-".join([*task.name.split(), *method.split(), str(task.number)])
