@@ -23,7 +23,7 @@ from studies.transfer_draws import draws_for_test, shares
 from studies.transfer_estimators import ESTIMATORS, run_estimator
 from studies.transfer_runs import run, task_of
 
-CHOSEN: dict[str, dict[str, object]] = {"dsui": {}, "msp": {}}
+CHOSEN: dict[str, dict[str, object]] = {"dsui": {"components": 1, "scale": 8.0}, "msp": {"weight_decay": 0.5}}
 """By `studies.transfer_selection`."""
 DETECTORS = ("knn", "mahalanobis", "relative-mahalanobis", "vim", "gda", "em-mixture")
 """Fitted to the features that softmax was trained on."""

@@ -119,7 +119,8 @@ class Predictor:
             if self.chosen.detector is not None:
                 fitted = FittedDetector.of(self.chosen.detector, saved_tensors(run), device)
                 self.scorer = self.scorer._replace(detector=fitted, device=device)
-            self.predict(np.zeros((1, config.channels, config.size, config.size), dtype=np.uint8))
+            kind = torch.float32 if config.on_features else torch.uint8
+            self._predict_batch(torch.zeros((1, config.channels, config.size, config.size), dtype=kind))
         except (KeyError, ValueError, RuntimeError, DsuiError) as error:
             raise unusable(run, error) from error
 
