@@ -22,15 +22,15 @@ from studies.transfer_runs import run, task_of
 
 TRIALS: dict[str, list[dict[str, object]]] = {
     "msp": [
-        {},
+        {"weight_decay": 5e-4},
         {"weight_decay": 0.05},
         {"weight_decay": 0.5},
-        {"epochs": 10, "cycle": 10},
+        {"epochs": 10, "cycle": 10, "weight_decay": 5e-4},
         {"epochs": 10, "cycle": 10, "weight_decay": 0.5},
         {"peak_rate": 1e-3, "weight_decay": 0.5},
     ],
     "dsui": [
-        {},
+        {"components": 2},
         {"components": 1},
         {"components": 1, "epochs": 10, "cycle": 10},
         {"components": 1, "scale": 16.0},
