@@ -13,7 +13,7 @@ import math
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from dsui.data.feature_file import read_feature_file
@@ -39,7 +39,6 @@ COLUMNS: dict[str, Column] = {
     "SVHN, uncertainty": ("ood", "svhn", "uncertainty"),
 }
 LABELS = {"dsui": "DS-UI", "msp": "softmax"}
-REFERENCE = "msp"
 Figures = dict[str, dict[Column, dict[int, float]]]
 """By method, column and draw, in %."""
 
@@ -74,17 +73,18 @@ def detector_table(path: Path) -> str:
     """The Markdown table of every score of softmax and of DS-UI that asks whether an image is foreign."""
     found = read_figures(path)
     lines = ["| score | method | other classes | SVHN |", "|---|---|---:|---:|"]
-    scored = [
-        (score, method, *(found[method]["ood", foreign, score].values() for foreign in ("other classes", "svhn")))
-        for method in LABELS
-        for score in dict.fromkeys(score for task, _, score in found[method] if task == "ood")
-    ]
-    for score, method, near, far in sorted(scored, key=lambda line: -statistics.mean(line[2])):
-        lines.append(f"| {score} | {LABELS[method]} | {_mean(near)} | {_mean(far)} |")
+    scored = [(score, method) for method in LABELS for _, foreign, score in found[method] if foreign == "svhn"]
+
+    def values(score: str, method: str, foreign: str) -> list[float]:
+        return list(found[method]["ood", foreign, score].values())
+
+    for score, method in sorted(scored, key=lambda line: -statistics.mean(values(*line, "other classes"))):
+        cells = [_mean(values(score, method, foreign)) for foreign in ("other classes", "svhn")]
+        lines.append(f"| {score} | {LABELS[method]} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _mean(values: Sequence[float]) -> str:
+def _mean(values: Iterable[float]) -> str:
     listed = list(values)
     return f"{statistics.mean(listed):.1f} ± {statistics.stdev(listed):.1f}"
 
