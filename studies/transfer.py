@@ -73,12 +73,12 @@ def detector_table(path: Path) -> str:
     """The Markdown table of every score of softmax and of DS-UI that asks whether an image is foreign."""
     found = read_figures(path)
     lines = ["| score | method | other classes | SVHN |", "|---|---|---:|---:|"]
-    scored = [(score, method) for method in LABELS for _, foreign, score in found[method] if foreign == "svhn"]
+    scored = [(str(score), method) for method in LABELS for _, foreign, score in found[method] if foreign == "svhn"]
 
     def values(score: str, method: str, foreign: str) -> list[float]:
         return list(found[method]["ood", foreign, score].values())
 
-    for score, method in sorted(scored, key=lambda line: -statistics.mean(values(*line, "other classes"))):
+    for score, method in sorted(scored, key=lambda line: -statistics.mean(values(line[0], line[1], "other classes"))):
         cells = [_mean(values(score, method, foreign)) for foreign in ("other classes", "svhn")]
         lines.append(f"| {score} | {LABELS[method]} | {' | '.join(cells)} |")
     return "\n".join(lines)
