@@ -50,6 +50,7 @@ EXPERIMENTS: dict[str, Callable[[Path], str]] = {
 }
 FILES = {"transfer-detectors": "transfer"}
 """The rows of an experiment that has no file of its own name."""
+CAPTIONS = {"transfer-selection": "Means over {} draws.", "transfer": "Mean ± deviation over {} draws."}
 NO_RUNS = Entry().text
 
 
@@ -141,7 +142,8 @@ def _render_part(name: str, results: Path, figure: str, link: str) -> RenderedBl
 def _render_experiment(name: str, results: Path) -> RenderedBlock:
     path = results / f"{FILES.get(name, name)}.jsonl"
     seeds = {json.loads(line)["seed"] for line in path.read_text().splitlines()}
-    return RenderedBlock(f"{EXPERIMENTS[name](path)}\n\nMean ± deviation over {len(seeds)} runs.")
+    caption = CAPTIONS.get(name, "Mean ± deviation over {} runs.").format(len(seeds))
+    return RenderedBlock(f"{EXPERIMENTS[name](path)}\n\n{caption}")
 
 
 def _build_table(spec: BlockSpec, results: Path) -> tuple[Table, list[Figure]]:

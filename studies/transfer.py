@@ -36,7 +36,6 @@ COLUMNS: dict[str, Column] = {
     "foreign": ("ood", "other classes", "foreignness"),
     "foreign, uncertainty": ("ood", "other classes", "uncertainty"),
     "SVHN": ("ood", "svhn", "foreignness"),
-    "SVHN, uncertainty": ("ood", "svhn", "uncertainty"),
 }
 LABELS = {"dsui": "DS-UI", "msp": "softmax"}
 Figures = dict[str, dict[Column, dict[int, float]]]
