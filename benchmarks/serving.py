@@ -4,9 +4,9 @@
 
 Every request is one PNG of 32x32 random colour pixels to /v1/predict. The clients are raw sockets in one event loop of
 another process (`serving_clients.py`); each sends its next request when the last is answered. The bare loop runs
-batches of 32 images that are already decoded, with the threads that ONNX Runtime chooses, in a process that does nothing
-else meanwhile. Turns of server and loop alternate, and figures are medians. Images per second of processor time are of the
-server's process, without the clients'.
+batches of 32 images that are already decoded, with the threads that ONNX Runtime chooses, in a process that does
+nothing else meanwhile. Turns of server and loop alternate, and figures are medians. Images per second of processor time
+are of the server's process, without the clients'.
 
 Without --model, untrained networks of two sizes are exported: a run of one epoch on random images.
 """
@@ -29,10 +29,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
-import onnxruntime  # type: ignore[import-untyped]
+import onnxruntime
+import torch
 from PIL import Image
 
 import measuring
+from dsui.deploy.predictor import Predictor
 from serving_clients import Load, Measured
 
 CLIENTS, SIZE, BATCH, REPEATS = (1, 16, 64, 200), 32, 32, 3
@@ -85,7 +87,9 @@ def export_untrained(backbone: str, folder: Path) -> Path:
     run, model = folder / f"run-{backbone}", folder / f"{backbone}.onnx"
     settings = ("--recipe", "demo", "--set", "epochs=1", "--calibration", "0.3", "--size", str(SIZE), "--device", "cpu")
     run_dsui("train", "--data", f"folder:{folder / 'images'}", "--backbone", backbone, *settings, "--out", str(run))
-    run_dsui("threshold", str(run), "--coverage", "0.9", "--save", "--foreign", "blends")
+    predictor = Predictor.load(run, torch.device("cpu"))
+    predictor.threshold(coverage=0.9)
+    predictor.save_threshold()
     run_dsui("export", str(run), str(model))
     return model
 
