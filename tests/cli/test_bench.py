@@ -19,7 +19,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without a GPU, features of 16 numbers in place of 2,048, and stand-ins for what trains."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr(head, "FEATURES", 16)
-    for name in ("step", "evaluation"):
+    for name in ("step", "evaluation", "serving"):
         keys = [key for key in ratios.committed(CPU).ratios if key.startswith(name)]
         monkeypatch.setitem(ratios.BENCHMARKS, name, stand_in(keys))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from dsui.errors import DsuiError
 from dsui.runtime import OnnxPredictor
+from dsui.serving.server import listen
 from dsui.serving.settings import ServerSettings
 from dsui.serving.source import exported, model_name
 from tests.support.command_line import dsui
@@ -62,3 +64,11 @@ def test_limits_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(DsuiError, match="at least 1"):
         ServerSettings(batch=0)
     assert "s3cret" not in repr(ServerSettings(token="s3cret"))  # noqa: S106
+
+
+def test_a_listener_is_known_to_be_tcp_so_that_answers_do_not_wait_for_acknowledgements() -> None:
+    with listen("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP
+        port = listener.getsockname()[1]
+        with pytest.raises(DsuiError, match=f"127.0.0.1:{port} cannot be listened on"):
+            listen("127.0.0.1", port)

@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import torch
@@ -87,12 +89,27 @@ def evaluation_ratios(device: torch.device, quick: bool) -> Iterator[tuple[str, 
     yield "evaluation from the cache", again / took[evaluation.CACHED]
 
 
+def serving_ratios(_: torch.device, quick: bool) -> Iterator[tuple[str, float]]:
+    """What share of a bare ONNX Runtime loop's images `dsui serve` answers, for a small network, on the processor."""
+    from dsui.benchmarks import serving
+
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        serving.write_body(folder / "body.png")
+        model = serving.export_untrained("small", folder)
+        bare = serving.BareLoop(model)
+        with serving.served(model) as server:
+            found = serving.measure(server, bare, folder / "body.png", 64, 1 if quick else serving.REPEATS)
+    yield "serving 64 clients, against bare ONNX Runtime", found.served / found.bare
+
+
 GRAPH: Mode = "graph"
 EAGER: Mode = "eager"
 BENCHMARKS: dict[str, Callable[[torch.device, bool], Iterator[tuple[str, float]]]] = {
     "head": head_ratios,
     "step": step_ratios,
     "evaluation": evaluation_ratios,
+    "serving": serving_ratios,
 }
 LOWER_IS_BETTER = {"step against the same with a linear head"}
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dsui.benchmarks.ratios import Committed, Ratio
     from dsui.report.tables import Table
 
-NAMES = ("head", "step", "evaluation")
+NAMES = ("head", "step", "evaluation", "serving")
 
 
 def bench(
@@ -40,12 +40,17 @@ def bench(
 
     Each ratio compares dsui with a usual way to do the same, in the same run: the mixture head with two other
     implementations, a training step with an ordinary loop and with a linear head, the evaluation of 14 detectors with a
-    pass of the network for each. It takes a minute or two on two processors; leave the machine alone meanwhile.
+    pass of the network for each, the server with ONNX Runtime alone. It takes some minutes on two processors; leave the
+    machine alone meanwhile.
 
     Example: dsui bench head,step
     """
     check_format(table_format, out, as_json)
     names = parse_names("benchmark", what, NAMES)
+    if "serving" in names:
+        from dsui.serving.requirements import check_installed
+
+        check_installed()
     from dsui.benchmarks.clock import machine_name, the_device
     from dsui.benchmarks.ratios import committed, measure
     from dsui.cli.progress import ProgressBars

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -36,8 +37,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C. `announce` is told the address, once it is open."""
     warnings.filterwarnings("ignore", module="PIL")  # about odd files, and about large ones, which have a limit here
-    listener = _listen(host, port)
-    with listener:
+    with listen(host, port) as listener:
         app = create_app(models, settings)
         config = uvicorn.Config(
             app,
@@ -59,14 +59,29 @@ def serve(
         write_event(logging.INFO, "stopped")
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """An open listener. It names its protocol: asyncio sends small answers at once (TCP_NODELAY) only where a socket is
+    known to be TCP, and an answer in two parts would otherwise wait 40 ms for the client's acknowledgement."""
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
+        )[0]
+        listener = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise DsuiError(
-            f"{host}:{port} cannot be listened on ({error.strerror}); choose another --port or --host."
-        ) from error
+        raise _cannot_listen(host, port, error) from error
+    try:
+        if sys.platform != "win32":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise _cannot_listen(host, port, error) from error
+    return listener
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> DsuiError:
+    return DsuiError(f"{host}:{port} cannot be listened on ({error.strerror}); choose another --port or --host.")
 
 
 def _address(listener: socket.socket) -> str:
