@@ -12,7 +12,13 @@ import platform
 import tempfile
 from pathlib import Path
 
+<<<<<<< HEAD
 import onnxruntime
+=======
+import numpy as np
+import onnxruntime
+from PIL import Image
+>>>>>>> runtime
 
 import measuring
 from dsui.benchmarks.serving import (
