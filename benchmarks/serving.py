@@ -12,13 +12,7 @@ import platform
 import tempfile
 from pathlib import Path
 
-<<<<<<< HEAD
 import onnxruntime
-=======
-import numpy as np
-import onnxruntime
-from PIL import Image
->>>>>>> runtime
 
 import measuring
 from dsui.benchmarks.serving import (

@@ -26,13 +26,8 @@ from tests.support.command_line import dsui, exit_status
 
 Words = tuple[str, ...]
 LONG: set[Words] = {("demo",), ("verify",), ("bench",), ("serve",)}
-<<<<<<< HEAD
 """Commands that train or measure for longer than a test here may take, or end only when told to. Their own tests look
 at what they print."""
-=======
-"""Commands that train or measure for longer than a test here may take, or end only when told to. Own tests look at
-what they print."""
->>>>>>> runtime
 
 
 def _found(group: Any, path: Words = ()) -> Iterator[tuple[Words, Any]]:
