@@ -84,21 +84,7 @@ FILTERS = {
 }
 """f(t) by Pillow's names, in float64; `{p}` begins the names of one side's values."""
 
-CUTS = {
-    "square": """
-        {p}resized = Identity (target)
-        {p}span = Identity (shorter)
-        {p}spare = Sub ({p}side, shorter)
-        {p}begin = Div ({p}spare, int_two)
-        {p}shift = Identity (int_zero)""",
-    "squash": """
-        {p}resized = Identity (target)
-        {p}span = Identity ({p}side)
-        {p}begin = Identity (int_zero)
-        {p}shift = Identity (int_zero)""",
-    "crop": """
-        {p}scaled = Mul ({p}side, edge)
-        {p}resized = Div ({p}scaled, shorter)
+CENTRE_OF_RESIZED = """
         {p}span = Identity ({p}side)
         {p}begin = Identity (int_zero)
         {p}spare = Sub ({p}resized, target)
@@ -107,7 +93,19 @@ CUTS = {
         {p}last = Mod ({p}down, int_two)
         {p}half_up = Mul ({p}odd, {p}last)
         {p}up = Mul ({p}half_up, rounds_to_even)
-        {p}shift = Add ({p}down, {p}up)""",
+        {p}shift = Add ({p}down, {p}up)"""
+CUTS = {
+    "square": """
+        {p}resized = Identity (target)
+        {p}span = Identity (shorter)
+        {p}spare = Sub ({p}side, shorter)
+        {p}begin = Div ({p}spare, int_two)
+        {p}shift = Identity (int_zero)""",
+    "squash": f"""
+        {{p}}resized = Identity (edge){CENTRE_OF_RESIZED}""",
+    "crop": f"""
+        {{p}}scaled = Mul ({{p}}side, edge)
+        {{p}}resized = Div ({{p}}scaled, shorter){CENTRE_OF_RESIZED}""",
 }
 """What is cut out of a side, and to what it is resized; half a spare pixel is rounded down or to the even number."""
 
