@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli import names, train_backbone, train_checks, train_summary
+from dsui.backbones.spec import is_spec
+from dsui.cli import names, train_backbone, train_checks, train_photos, train_summary
 from dsui.cli.arguments import (
     MODES,
     Device,
@@ -33,6 +34,7 @@ from dsui.data.registry import FEATURES, FOLDER, OWN
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
     from dsui.data.registry import FolderOptions
+    from dsui.runs.config import RunConfig
 
 
 def train(
@@ -57,7 +59,7 @@ def train(
         typer.Option(
             metavar="NAME",
             help=f"One of {', '.join(names.backbones())}; or pretrained: timm:NAME, torchvision:NAME, hf:NAME, or "
-            "package.module:function of your own.  [default: resnet18; none for features:FILE]",
+            "package.module:function of your own.  [default: resnet18; for folder:PATH without a GPU small]",
             autocompletion=completion(names.backbones),
         ),
     ] = None,
@@ -65,8 +67,8 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"Training settings: {', '.join(names.recipes())}, or a YAML file.  [default: paper; features for "
-            "features:FILE]",
+            help=f"Training settings: {', '.join(names.recipes())}, or a YAML file.  [default: paper; photos for "
+            "folder:PATH, features for features:FILE]",
             autocompletion=completion(names.recipes),
         ),
     ] = None,
@@ -128,7 +130,17 @@ def train(
         typer.Option(
             min=1,
             metavar="PIXELS",
-            help="Resize the images to this side; published ones can be made smaller.  [default: 32 for folder:PATH]",
+            help="Resize the images to this side; published ones can be made smaller.  [default: as most files of "
+            "folder:PATH, at most 224, or 64 without a GPU]",
+        ),
+    ] = None,
+    square: Annotated[
+        str | None,
+        typer.Option(
+            "--fit",
+            metavar="NAME",
+            help="For folder:PATH, how an image becomes a square: crop its centre, or letterbox, all of it between grey "
+            "bars.  [default: crop]",
         ),
     ] = None,
     channels: Annotated[
@@ -158,8 +170,10 @@ def train(
     Example: dsui train --data cifar10 --recipe paper --out runs/cifar10-0
     """
     check_name("method", method, names.methods())
-    backbone, recipe = train_checks.backbone_and_recipe(data, backbone, recipe)
-    train_backbone.check(backbone, data, weights, channels, freeze, freeze_until)
+    device_type = select_device(device).type
+    begun = _begun(data, out, resume)
+    backbone, recipe = train_checks.backbone_and_recipe(data, backbone, recipe, device_type, begun)
+    train_backbone.check(backbone, data, weights, channels, freeze, freeze_until, square)
     check_name("mode", mode, MODES)
     if not recipe.lower().endswith((".yaml", ".yml")):
         check_name("recipe", recipe, (*names.recipes(), "FILE.yaml"))
@@ -183,24 +197,24 @@ def train(
     from dsui.training.heartbeat import Heartbeat
     from dsui.training.loop import fit
 
-    device_type = select_device(device).type
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = not deterministic
     if data.startswith(FEATURES) and recipe == "features":
         overrides = {"batch": str(train_checks.usual_batch(data)), **overrides}
+    photos = train_photos.choose(data, backbone, recipe, size, device_type, begun)
     with as_usage_errors():
-        recipe_overrides, options = method_options(method, overrides)
-        loaded_recipe = load_recipe(recipe, data, recipe_overrides)
+        recipe_overrides, options = method_options(method, {**photos.settings, **overrides})
+        loaded_recipe = load_recipe(recipe, data, recipe_overrides, pretrained=is_spec(backbone))
     resume = resume or _is_restarted(out / CONFIG)
     with (
-        train_backbone.started(backbone, weights, size) as start,
+        train_backbone.started(backbone, weights, data, photos.size, square, begun) as start,
         joined(device_type) as world,
         Heartbeat(world, lambda: connect(world), print_error, partial(_end_job, out)),
     ):
         loaded_recipe = start.recipe(loaded_recipe, data)
-        folder_options = start.folder_options(size, channels, skip_bad)
+        folder_options = start.folder_options(channels, skip_bad)
         whole = _load_images(data, root, size, folder_options)
         has_test = train_checks.has_test_images(data)
         foreign = None if outliers is None else _load_images(outliers, root, None, folder_options)
@@ -222,7 +236,7 @@ def train(
         )
         images = training_images(config, whole)
         if world.leader and not quiet:
-            train_checks.print_notes(config, whole, images, has_test=has_test, device=device_type)
+            train_checks.print_notes(config, whole, images, photos.notes, has_test=has_test, device=device_type)
         held_out = None if share == 0 else held_out_images(config, whole)
         with TrainingProgress(quiet or not world.leader, loaded_recipe.epochs) as progress:
             fit(
@@ -251,6 +265,17 @@ def _end_job(out: Path, who: str) -> None:
 
     print_error(f"{who}; {how_to_go_on(out)}.")
     os._exit(FAILED)
+
+
+def _begun(data: str, out: Path, resume: bool) -> RunConfig | None:
+    """The run on a folder that goes on: what the user does not choose again stays as it was begun."""
+    from dsui.runs.folder import CONFIG, read_config
+
+    config = out / CONFIG
+    if not (data.startswith(FOLDER) and config.exists() and (resume or _is_restarted(config))):
+        return None
+    begun = read_config(config)
+    return begun if begun.data.startswith(FOLDER) else None
 
 
 def _is_restarted(config: Path) -> bool:

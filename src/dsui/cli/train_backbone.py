@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from dsui.backbones.registry import HEAD
 from dsui.backbones.spec import allow, check_spec, is_spec
+from dsui.cli.arguments import check_name
 from dsui.cli.errors import UsageError
-from dsui.data.registry import FOLDER
+from dsui.data.registry import FOLDER, FOLDER_SHAPE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,19 +19,23 @@ if TYPE_CHECKING:
     from dsui.backbones.preparation import Preparation
     from dsui.data.registry import FolderOptions
     from dsui.recipe import Recipe
+    from dsui.runs.config import RunConfig
+
+LETTERBOX: Literal["letterbox"] = "letterbox"
+FITS = ("crop", LETTERBOX)
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a named backbone brings along; nothing for dsui's own networks."""
+    """How images are made of photographs, and whether a named backbone brought that along. None for published data."""
 
     preparation: Preparation | None = None
+    is_named: bool = False
 
-    def folder_options(self, size: int | None, channels: int | None, skip_bad: bool) -> FolderOptions:
-        """How the images of a folder are read, for this size and these channels where the user chose them."""
-        usual = 32 if size is None else size
+    def folder_options(self, channels: int | None, skip_bad: bool) -> FolderOptions:
+        """How the images of a folder are read, with these channels where the user chose them."""
         return {
-            "size": usual if self.preparation is None else self.preparation.size,
+            "size": FOLDER_SHAPE[1] if self.preparation is None else self.preparation.size,
             "channels": 3 if channels is None else channels,
             "skip_bad": skip_bad,
             "preparation": self.preparation,
@@ -38,7 +43,7 @@ class Start:
 
     def recipe(self, recipe: Recipe, data: str) -> Recipe:
         """The recipe with the mean and deviation of pixels that the network was trained with."""
-        if self.preparation is None:
+        if self.preparation is None or not self.is_named:
             return recipe
         from dsui.runs.recipe_file import changed
 
@@ -56,9 +61,19 @@ def frozen(freeze: bool, freeze_until: str | None) -> dict[str, str]:
 
 
 def check(
-    backbone: str, data: str, weights: Path | None, channels: int | None, freeze: bool, freeze_until: str | None
+    backbone: str,
+    data: str,
+    weights: Path | None,
+    channels: int | None,
+    freeze: bool,
+    freeze_until: str | None,
+    fit: str | None,
 ) -> None:
     """Raise where the options do not go with each other, before anything is loaded."""
+    if fit is not None:
+        check_name("fit", fit, FITS)
+        if not data.startswith(FOLDER):
+            raise UsageError(f"--fit {fit} is for folder:PATH; leave it out for {data}.")
     if freeze and freeze_until is not None:
         raise UsageError("--freeze leaves the whole backbone as it is and --freeze-until a part; choose one.")
     if is_spec(backbone):
@@ -81,10 +96,13 @@ def check(
 
 
 @contextmanager
-def started(backbone: str, weights: Path | None, size: int | None) -> Iterator[Start]:
-    """A context in which the backbone can be built with its weights."""
+def started(
+    backbone: str, weights: Path | None, data: str, size: int | None, fit: str | None, begun: RunConfig | None
+) -> Iterator[Start]:
+    """A context in which the backbone can be built with its weights. `fit` is crop or letterbox; `begun` is the run
+    that goes on, if any."""
     if not is_spec(backbone):
-        yield Start()
+        yield Start(_own_preparation(data, size, fit, begun))
         return
     from dsui.backbones.named import load_backbone
     from dsui.backbones.registry import provided_backbone
@@ -92,4 +110,22 @@ def started(backbone: str, weights: Path | None, size: int | None) -> Iterator[S
     allow(backbone)  # the user named it just now
     loaded = load_backbone(backbone, weights, size)
     with provided_backbone(backbone, loaded.backbone):
-        yield Start(loaded.preparation)
+        letterbox = fit == LETTERBOX or (fit is None and begun is not None and _is_letterbox(begun))
+        found = loaded.preparation
+        yield Start(replace(found, fit=LETTERBOX, edge=found.size) if letterbox else found, is_named=True)
+
+
+def _own_preparation(data: str, size: int | None, fit: str | None, begun: RunConfig | None) -> Preparation | None:
+    """For a network without a library; None for published data, and where a run of before goes on without it."""
+    if not data.startswith(FOLDER) or size is None:
+        return None
+    if begun is not None and fit is None and begun.preparation is None:
+        return None
+    from dsui.backbones.preparation import Preparation
+
+    letterbox = fit == LETTERBOX or (fit is None and begun is not None and _is_letterbox(begun))
+    return Preparation(size=size, edge=size, fit=LETTERBOX if letterbox else "centre")
+
+
+def _is_letterbox(run: RunConfig) -> bool:
+    return run.preparation is not None and run.preparation["fit"] == LETTERBOX

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from dsui.backbones.registry import FEATURES as FEATURES_BACKBONE
 from dsui.backbones.spec import is_spec
-from dsui.cli import names
+from dsui.cli import names, train_photos
 from dsui.cli.arguments import check_dataset, check_name
 from dsui.cli.errors import UsageError, as_usage_errors
 from dsui.cli.terminal import print_line
 from dsui.data.registry import FEATURES, FOLDER, OWN, own_path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dsui.data.dataset import ImageSet
     from dsui.runs.config import RunConfig
 
@@ -23,12 +25,17 @@ FEW_STEPS = 4
 """Fewer steps in an epoch than this are worth a note."""
 
 
-def backbone_and_recipe(data: str, backbone: str | None, recipe: str | None) -> tuple[str, str]:
-    """Those that the user chose, checked, or the usual ones; features have a recipe of their own and no network."""
+def backbone_and_recipe(
+    data: str, backbone: str | None, recipe: str | None, device: str, begun: RunConfig | None
+) -> tuple[str, str]:
+    """Those that the user chose, checked, or the usual ones; features have a recipe of their own and no network, and
+    for a folder it is chosen by the type of the device. `begun` is the run that goes on, if any."""
     if data.startswith(FEATURES):
         if backbone not in (None, FEATURES_BACKBONE):
             raise UsageError(f"--backbone {backbone}: {data} are features already; leave it out.")
         return FEATURES_BACKBONE, recipe or "features"
+    if data.startswith(FOLDER):
+        backbone, recipe = backbone or train_photos.network(device, begun), recipe or train_photos.recipe(begun)
     backbone = backbone or "resnet18"
     if not is_spec(backbone):
         check_name("backbone", backbone, (*names.backbones(), "hf:NAME", "timm:NAME", "torchvision:NAME"))
@@ -100,14 +107,17 @@ def has_test_images(data: str) -> bool:
     return True
 
 
-def print_notes(config: RunConfig, whole: ImageSet, images: ImageSet, *, has_test: bool, device: str) -> None:
-    """Print to stderr what a user might not expect; `images` are the part of `whole` that is trained on."""
-    notes = _notes_on_files(whole)
+def print_notes(
+    config: RunConfig, whole: ImageSet, images: ImageSet, chosen: Sequence[str], *, has_test: bool, device: str
+) -> None:
+    """Print to stderr what a user might not expect; `images` are the part of `whole` that is trained on, and `chosen`
+    says what was chosen for the user."""
+    notes = [*_notes_on_files(whole), *chosen]
     if not has_test:
         rest = "`dsui evaluate` needs --on held-out" if config.held_out else "there are no images to evaluate it with"
         notes.append(f"{config.data} has no folder test, so {rest}.")
     if device == "cpu" and config.backbone in LARGE_BACKBONES:
-        notes.append(f"{config.backbone} takes long without a GPU; begin with --backbone small --recipe demo.")
+        notes.append(f"{config.backbone} takes long without a GPU; begin with --backbone small.")
     batch, count = config.recipe.batch, len(images.labels)
     steps = count // batch
     if 0 < steps < FEW_STEPS:

@@ -22,7 +22,7 @@ from PIL import Image
 from torch import Tensor
 
 from dsui.backbones.preparation import Preparation
-from dsui.data.decode import ImageError, as_seen, decode_image, pixels, prepared
+from dsui.data.decode import ImageError, as_seen, pixels, prepared, read_pixels
 
 CHANNELS = (1, 3)
 Item = TypeVar("Item")
@@ -83,7 +83,7 @@ def from_file(path: Path, channels: int, size: int, preparation: Preparation | N
         raise ImageError(f"it cannot be opened ({error.strerror})") from error
     if stat.S_ISDIR(found.st_mode):
         raise ImageError("it is a folder; name the files in it")
-    return pixels(prepared(decode_image(path, channels), size, preparation))
+    return read_pixels(path, channels, size, preparation)
 
 
 def check_size(images: Tensor, size: int) -> None:

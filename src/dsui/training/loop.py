@@ -35,7 +35,7 @@ from dsui.training.meter import HITS, LARGEST_LOSS, SAMPLES
 from dsui.training.reporter import ACCURACY, HELD_OUT_ACCURACY, IMAGES_PER_SECOND, WARNING, Reporter
 from dsui.training.resumption import PLACE, how_to_go_on, is_lost_process, load_checkpoint, place
 from dsui.training.step import Mode, own_stream
-from dsui.training.trainer import Trainer
+from dsui.training.trainer import Trainer, check_side
 
 REPORT_SECONDS = 1.0
 LARGEST_WEIGHT = 1e6
@@ -86,6 +86,7 @@ def fit(
             outliers=outliers,
         )
 
+    check_side(config.backbone, images)
     with own_stream(device), torch.random.fork_rng([]), ExitStack() as closing:
         folder = None
         if world.leader:

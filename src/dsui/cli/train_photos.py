@@ -1,0 +1,102 @@
+"""What `dsui train` chooses for a folder of images where the user leaves it open, so that training fits the machine.
+
+    |                         | with a GPU                      | without one                   |
+    | network                 | resnet18                        | small                         |
+    | size                    | that of the files, at most 224  | that of the files, at most 64 |
+    | epochs from nothing     | 100; fewer above 10,000 images  | 100; fewer above 2,000 images |
+    | epochs of fine-tuning   | 20                              | 5                             |
+
+The epochs and the batch are chosen for the recipe `photos` alone. A network of another library has its own size. A
+resumed run keeps what was chosen when it was begun, wherever it goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dsui.backbones.spec import is_spec
+from dsui.cli import names
+from dsui.data.registry import FOLDER, folder_path
+
+if TYPE_CHECKING:
+    from dsui.runs.config import RunConfig
+
+RECIPE = "photos"
+NETWORK = {"cuda": "resnet18", "cpu": "small"}
+LARGEST_SIDE = {"cuda": 224, "cpu": 64}
+PASSES = {"cuda": 1_000_000, "cpu": 200_000}
+"""Images that are trained on at most, counted in every epoch; so many of the largest side, or more of a smaller one."""
+LEAST_EPOCHS = {"cuda": 30, "cpu": 20}
+TUNING_EPOCHS = {"cuda": 20, "cpu": 5}
+STEPS = 16
+"""In an epoch, at least if the images are enough for it."""
+SMALLEST_BATCH, LARGEST_BATCH = 32, 128
+
+
+@dataclass(frozen=True)
+class Photos:
+    """The side of the images, the recipe's settings that were chosen, and sentences that say so."""
+
+    size: int | None
+    settings: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def network(device: str, begun: RunConfig | None) -> str:
+    """The backbone, for a type of device; `begun` is the run that goes on, if any."""
+    return NETWORK[device] if begun is None else begun.backbone
+
+
+def recipe(begun: RunConfig | None) -> str:
+    return begun.recipe.name if begun is not None and begun.recipe.name in names.recipes() else RECIPE
+
+
+def choose(
+    data: str, backbone: str, recipe: str, size: int | None, device: str, begun: RunConfig | None
+) -> Photos:
+    """For a run on `data`; nothing but `size` where this is no folder."""
+    if not data.startswith(FOLDER):
+        return Photos(size)
+    if begun is not None:
+        kept = {"epochs": str(begun.recipe.epochs), "batch": str(begun.recipe.batch)} if recipe == RECIPE else {}
+        return Photos(size or begun.size, kept)
+    notes = []
+    if size is None and not is_spec(backbone):
+        size, note = _side(data, device)
+        notes.append(note)
+    if recipe != RECIPE:
+        return Photos(size, {}, tuple(notes))
+    epochs, batch = _lengths(data, device, size, pretrained=is_spec(backbone))
+    return Photos(size, {"epochs": str(epochs), "batch": str(batch)}, tuple(notes))
+
+
+def _side(data: str, device: str) -> tuple[int, str]:
+    from dsui.data.folder_side import usual_side
+
+    most = LARGEST_SIDE[device]
+    side, median = usual_side(folder_path(data), most)
+    became = f"The images become {side} x {side} pixels: the shorter sides of the files have a median of {median}"
+    if median <= most:
+        return side, f"{became}; --size chooses another size."
+    where = "without a GPU" if device == "cpu" else "by default"
+    return side, f"{became}, and {most} are the most {where}; --size chooses another size."
+
+
+def _lengths(data: str, device: str, size: int | None, *, pretrained: bool) -> tuple[int, int]:
+    """Epochs and batch."""
+    from dsui.data.folder import split_files
+    from dsui.runs.recipe_file import load_recipe
+
+    count = sum(map(len, split_files(folder_path(data), "train").files_of_class.values()))
+    batch = min(max(_power_of_two(count // STEPS), SMALLEST_BATCH), LARGEST_BATCH, _power_of_two(count // 2))
+    if pretrained:
+        return TUNING_EPOCHS[device], batch
+    share = ((size or LARGEST_SIDE[device]) / LARGEST_SIDE[device]) ** 2
+    affordable = int(PASSES[device] / (max(count, 1) * share))
+    return min(max(affordable, LEAST_EPOCHS[device]), load_recipe(RECIPE, data).epochs), batch
+
+
+def _power_of_two(most: int) -> int:
+    """The largest one up to `most`, and at least 2."""
+    return 1 << max(most.bit_length() - 1, 1)
