@@ -170,9 +170,8 @@ def train(
     Example: dsui train --data cifar10 --recipe paper --out runs/cifar10-0
     """
     check_name("method", method, names.methods())
-    device_type = select_device(device).type
     begun = _begun(data, out, resume)
-    backbone, recipe = train_checks.backbone_and_recipe(data, backbone, recipe, device_type, begun)
+    backbone, recipe = train_checks.backbone_and_recipe(data, backbone, recipe, device, begun)
     train_backbone.check(backbone, data, weights, channels, freeze, freeze_until, square)
     check_name("mode", mode, MODES)
     if not recipe.lower().endswith((".yaml", ".yml")):
@@ -197,6 +196,7 @@ def train(
     from dsui.training.heartbeat import Heartbeat
     from dsui.training.loop import fit
 
+    device_type = select_device(device).type
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
@@ -269,10 +269,12 @@ def _end_job(out: Path, who: str) -> None:
 
 def _begun(data: str, out: Path, resume: bool) -> RunConfig | None:
     """The run on a folder that goes on: what the user does not choose again stays as it was begun."""
+    if not data.startswith(FOLDER):
+        return None
     from dsui.runs.folder import CONFIG, read_config
 
     config = out / CONFIG
-    if not (data.startswith(FOLDER) and config.exists() and (resume or _is_restarted(config))):
+    if not config.exists() or not (resume or _is_restarted(config)):
         return None
     begun = read_config(config)
     return begun if begun.data.startswith(FOLDER) else None

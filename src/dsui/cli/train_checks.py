@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dsui.backbones.registry import FEATURES as FEATURES_BACKBONE
 from dsui.backbones.spec import is_spec
 from dsui.cli import names, train_photos
-from dsui.cli.arguments import check_dataset, check_name
+from dsui.cli.arguments import check_dataset, check_name, select_device
 from dsui.cli.errors import UsageError, as_usage_errors
 from dsui.cli.terminal import print_line
 from dsui.data.registry import FEATURES, FOLDER, OWN, own_path
@@ -29,13 +29,14 @@ def backbone_and_recipe(
     data: str, backbone: str | None, recipe: str | None, device: str, begun: RunConfig | None
 ) -> tuple[str, str]:
     """Those that the user chose, checked, or the usual ones; features have a recipe of their own and no network, and
-    for a folder it is chosen by the type of the device. `begun` is the run that goes on, if any."""
+    for a folder it is chosen by the device. `begun` is the run that goes on, if any."""
     if data.startswith(FEATURES):
         if backbone not in (None, FEATURES_BACKBONE):
             raise UsageError(f"--backbone {backbone}: {data} are features already; leave it out.")
         return FEATURES_BACKBONE, recipe or "features"
     if data.startswith(FOLDER):
-        backbone, recipe = backbone or train_photos.network(device, begun), recipe or train_photos.recipe(begun)
+        backbone = backbone or train_photos.network(select_device(device).type, begun)
+        recipe = recipe or train_photos.recipe(begun)
     backbone = backbone or "resnet18"
     if not is_spec(backbone):
         check_name("backbone", backbone, (*names.backbones(), "hf:NAME", "timm:NAME", "torchvision:NAME"))
@@ -113,6 +114,8 @@ def print_notes(
     """Print to stderr what a user might not expect; `images` are the part of `whole` that is trained on, and `chosen`
     says what was chosen for the user."""
     notes = [*_notes_on_files(whole), *chosen]
+    if config.data.startswith(FOLDER) and config.recipe.name == train_photos.RECIPE:
+        notes.append(train_photos.length(config))
     if not has_test:
         rest = "`dsui evaluate` needs --on held-out" if config.held_out else "there are no images to evaluate it with"
         notes.append(f"{config.data} has no folder test, so {rest}.")

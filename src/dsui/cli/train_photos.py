@@ -52,9 +52,7 @@ def recipe(begun: RunConfig | None) -> str:
     return begun.recipe.name if begun is not None and begun.recipe.name in names.recipes() else RECIPE
 
 
-def choose(
-    data: str, backbone: str, recipe: str, size: int | None, device: str, begun: RunConfig | None
-) -> Photos:
+def choose(data: str, backbone: str, recipe: str, size: int | None, device: str, begun: RunConfig | None) -> Photos:
     """For a run on `data`; nothing but `size` where this is no folder."""
     if not data.startswith(FOLDER):
         return Photos(size)
@@ -69,6 +67,12 @@ def choose(
         return Photos(size, {}, tuple(notes))
     epochs, batch = _lengths(data, device, size, pretrained=is_spec(backbone))
     return Photos(size, {"epochs": str(epochs), "batch": str(batch)}, tuple(notes))
+
+
+def length(run: RunConfig) -> str:
+    """How long a run with the recipe `photos` takes, and from where it starts."""
+    start = "goes on from its own weights" if is_spec(run.backbone) else "starts from random weights"
+    return f"{run.backbone} {start} and trains for {run.recipe.epochs} epochs in batches of {run.recipe.batch}."
 
 
 def _side(data: str, device: str) -> tuple[int, str]:
