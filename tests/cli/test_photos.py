@@ -97,7 +97,7 @@ def test_evaluation_and_prediction_see_the_images_as_training_did(data: Path, tm
     works("predict", run, *expected.files, "--coverage", "0.5", "--out", out, "--quiet")
     labels = Predictor.load(run, "cpu").predict([Image.open(file) for file in expected.files]).label
     with out.open() as rows:
-        assert [row["class"] for row in csv.DictReader(rows)] == [expected.classes[label] for label in labels]
+        assert [row["label"] for row in csv.DictReader(rows)] == labels.tolist()
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,7 @@ def test_evaluation_and_prediction_see_the_images_as_training_did(data: Path, tm
         (["--data", "folder:{data}", "--set", "jitter=1"], "jitter is 1.0; it must be at least 0 and below 1."),
     ],
 )
-def test_what_does_not_go_together_is_one_sentence(
-    data: Path, tmp_path: Path, words: list[str], sentence: str
-) -> None:
+def test_what_does_not_go_together_is_one_sentence(data: Path, tmp_path: Path, words: list[str], sentence: str) -> None:
     refused = dsui("train", *(word.format(data=data) for word in words), "--device", "cpu", "--out", tmp_path / "run")
     assert isinstance(refused.exception, UsageError | DsuiError)
     assert sentence in str(refused.exception)

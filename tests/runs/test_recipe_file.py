@@ -115,9 +115,7 @@ def test_what_a_recipe_says_of_pretrained_networks_holds_for_them_alone(write: W
 
 
 def run_on_a_folder(recipe: Recipe, backbone: str = "small", size: int = 32) -> RunConfig:
-    return RunConfig(
-        data="folder:mine", backbone=backbone, method="dsui", seed=0, size=size, channels=3, recipe=recipe
-    )
+    return RunConfig(data="folder:mine", backbone=backbone, method="dsui", seed=0, size=size, channels=3, recipe=recipe)
 
 
 def test_a_run_is_named_by_what_differs_from_the_recipe_for_its_start() -> None:

@@ -42,9 +42,7 @@ def config(images: ImageSet) -> RunConfig:
     recipe = load_recipe("photos", images.name, {"epochs": 3, "batch": 8})
     assert recipe.smallest_crop > 0
     assert recipe.jitter > 0
-    return RunConfig(
-        data=images.name, backbone="small", method="dsui", seed=0, size=SIDE, channels=3, recipe=recipe
-    )
+    return RunConfig(data=images.name, backbone="small", method="dsui", seed=0, size=SIDE, channels=3, recipe=recipe)
 
 
 def trained(images: ImageSet, out: Path, **options: object) -> Trainer:

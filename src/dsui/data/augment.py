@@ -81,9 +81,7 @@ class Transform(nn.Module):
         uniform = uniforms(self.seed, indices, epoch, random_crop.DRAWS + colour_jitter.DRAWS)
         if self.smallest_crop > 0:
             mirrored = self._mirrored(indices, epoch)
-            changed = random_crop.cropped(
-                images.float(), uniform[: random_crop.DRAWS], self.smallest_crop, mirrored
-            )
+            changed = random_crop.cropped(images.float(), uniform[: random_crop.DRAWS], self.smallest_crop, mirrored)
         else:
             changed = self._shifted(images, indices, epoch).float()
         if self.jitter > 0:

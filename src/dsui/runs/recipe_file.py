@@ -49,9 +49,7 @@ def names() -> list[str]:
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 
 
-def load_recipe(
-    name: str, data: str, overrides: Mapping[str, object] = {}, *, pretrained: bool = False
-) -> Recipe:
+def load_recipe(name: str, data: str, overrides: Mapping[str, object] = {}, *, pretrained: bool = False) -> Recipe:
     """The recipe of that name, or of a path ending in .yaml or .yml, for a data set and a network that is `pretrained`.
 
     `overrides` win over the file; their strings are read as YAML, as from `--set epochs=3`.
