@@ -2,8 +2,8 @@
 
     python benchmarks/data.py [--out benchmarks/data-cpu.md] [--png batch.png]
 
-In memory, both serve 50,000 random 32x32 colour images in shuffled batches of 256, padded by 4, cropped, flipped and mapped to
-[-1, 1], as float32 tensors on the training device. The DataLoader has 8 workers, or 2 on a machine with fewer
+In memory, both serve 50,000 random 32x32 colour images in shuffled batches of 256, padded by 4, cropped, flipped and
+mapped to [-1, 1], as float32 tensors on the training device. The DataLoader has 8 workers, or 2 on a machine with fewer
 than 8 processors, and pinned memory on a GPU. Medians of interleaved repeats, all in one run.
 
 From JPEG files (`jpeg_files.py`), as from a set larger than memory, both serve random resized crops of 224x224 pixels,

@@ -129,8 +129,8 @@ def report(device: torch.device, workers: int) -> list[str]:
         "## From JPEG files",
         "",
         f"{FILES} files of each size, batches of {BATCH} at 3x{SIDE}x{SIDE}, random resized crops of {SMALLEST:.0%} or "
-        f"more, flip, jitter of {JITTER}, float32 on the device; {workers} workers each; median of {REPEATS} interleaved "
-        "repeats.",
+        f"more, flip, jitter of {JITTER}, float32 on the device; {workers} workers each; median of {REPEATS} "
+        "interleaved repeats.",
         "",
         "| files | pipeline | images/s | times |",
         "|---|---|---:|---:|",

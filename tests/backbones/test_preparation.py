@@ -62,7 +62,12 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(
 ) -> None:
     file, decoded = photograph(tmp_path / "a.jpg", width, height, orientation), list[tuple[int, int]]()
     seen = decode.as_seen
-    monkeypatch.setattr(decode, "as_seen", lambda image, n: (decoded.append(image.size), seen(image, n))[1])
+
+    def noted(image: Image.Image, channels: int) -> Image.Image:
+        decoded.append(image.size)
+        return seen(image, channels)
+
+    monkeypatch.setattr(decode, "as_seen", noted)
     way = preparation(64, fit)
     found = read_pixels(file, 3, 64, way).astype(int)
     whole = pixels(prepared(decode_image(file, 3), 64, way)).astype(int)

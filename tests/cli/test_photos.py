@@ -12,9 +12,9 @@ from sklearn.datasets import load_sample_image
 from typer.testing import CliRunner, Result
 
 from dsui.backbones.preparation import Preparation
-from dsui.cli import app, train_photos
+from dsui.cli import app, train_choices
 from dsui.cli.errors import UsageError
-from dsui.data.folder import folder_set
+from dsui.data.folder import SplitFiles, folder_set
 from dsui.deploy.predictor import Predictor
 from dsui.errors import DsuiError
 from dsui.runs.config import RunConfig
@@ -142,10 +142,8 @@ def test_images_too_small_for_the_backbone_leave_no_folder_not_even_those_above(
 def test_epochs_and_batch_fit_the_machine_and_the_number_of_images(
     monkeypatch: pytest.MonkeyPatch, count: int, size: int, device: str, backbone: str, epochs: int, batch: int
 ) -> None:
-    class Split:
-        files_of_class = {"a": range(count // 2), "b": range(count - count // 2)}
-
-    monkeypatch.setattr("dsui.data.folder.split_files", lambda path, split: Split)
-    chosen = train_photos.choose("folder:x", backbone, "photos", size, device, None)
+    files = {"a": [Path("a.jpg")] * (count // 2), "b": [Path("b.jpg")] * (count - count // 2)}
+    monkeypatch.setattr("dsui.data.folder.split_files", lambda *_: SplitFiles(Path("x"), ("a", "b"), files, 0))
+    chosen = train_choices.choose("folder:x", backbone, "photos", size, device, None)
     assert chosen.settings == {"epochs": str(epochs), "batch": str(batch)}
     assert load_recipe("photos", "folder:x", chosen.settings).epochs == epochs

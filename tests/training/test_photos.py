@@ -62,7 +62,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits_in_memory_and_streamed(images: I
     assert same(straight, trained(images, tmp_path / "stopped", resume=True))
 
 
-def test_the_recipe_reaches_the_transform(images: ImageSet, tmp_path: Path) -> None:
+def test_the_recipe_reaches_the_transform(images: ImageSet) -> None:
     run = config(images)
     without = replace(run, recipe=replace(run.recipe, jitter=0.0))
     trainers = [Trainer(each, images, CPU, World()) for each in (run, without)]

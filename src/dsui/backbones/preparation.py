@@ -8,8 +8,8 @@
 `crop` and `squash` are how libraries of pretrained networks state it, and are done as they do it, to the pixel. They
 round half a pixel differently when they cut out the centre: torchvision and timm to the even number, transformers down.
 
-`centre` and `letterbox` are dsui's own. They take JPEG files at a half, a quarter or an eighth of their size if at least
-SPARE times the needed pixels are left in each direction: the decoder is much quicker then.
+`centre` and `letterbox` are dsui's own. They take JPEG files at a half, a quarter or an eighth of their size if at
+least SPARE times the needed pixels are left in each direction: the decoder is much quicker then.
 """
 
 from __future__ import annotations

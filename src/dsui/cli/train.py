@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsui.backbones.spec import is_spec
-from dsui.cli import names, train_backbone, train_checks, train_photos, train_summary
+from dsui.cli import names, train_backbone, train_checks, train_choices, train_summary
 from dsui.cli.arguments import (
     MODES,
     Device,
@@ -29,7 +29,7 @@ from dsui.cli.arguments import (
 from dsui.cli.errors import FAILED, UsageError, as_usage_errors, print_error
 from dsui.cli.names import completion
 from dsui.cli.output import print_json
-from dsui.data.registry import FEATURES, FOLDER, OWN
+from dsui.data.registry import FOLDER, OWN
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
@@ -139,8 +139,8 @@ def train(
         typer.Option(
             "--fit",
             metavar="NAME",
-            help="For folder:PATH, how an image becomes a square: crop its centre, or letterbox, all of it between grey "
-            "bars.  [default: crop]",
+            help="For folder:PATH, how an image becomes a square: crop its centre, or letterbox, all of it between "
+            "grey bars.  [default: crop]",
         ),
     ] = None,
     channels: Annotated[
@@ -201,15 +201,13 @@ def train(
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = not deterministic
-    if data.startswith(FEATURES) and recipe == "features":
-        overrides = {"batch": str(train_checks.usual_batch(data)), **overrides}
-    photos = train_photos.choose(data, backbone, recipe, size, device_type, begun)
+    choice = train_choices.choose(data, backbone, recipe, size, device_type, begun)
     with as_usage_errors():
-        recipe_overrides, options = method_options(method, {**photos.settings, **overrides})
+        recipe_overrides, options = method_options(method, {**choice.settings, **overrides})
         loaded_recipe = load_recipe(recipe, data, recipe_overrides, pretrained=is_spec(backbone))
     resume = resume or _is_restarted(out / CONFIG)
     with (
-        train_backbone.started(backbone, weights, data, photos.size, square, begun) as start,
+        train_backbone.started(backbone, weights, data, choice.size, square, begun) as start,
         joined(device_type) as world,
         Heartbeat(world, lambda: connect(world), print_error, partial(_end_job, out)),
     ):
@@ -236,7 +234,7 @@ def train(
         )
         images = training_images(config, whole)
         if world.leader and not quiet:
-            train_checks.print_notes(config, whole, images, photos.notes, has_test=has_test, device=device_type)
+            train_checks.print_notes(config, whole, images, choice.notes, has_test=has_test, device=device_type)
         held_out = None if share == 0 else held_out_images(config, whole)
         with TrainingProgress(quiet or not world.leader, loaded_recipe.epochs) as progress:
             fit(

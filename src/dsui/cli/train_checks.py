@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dsui.backbones.registry import FEATURES as FEATURES_BACKBONE
 from dsui.backbones.spec import is_spec
-from dsui.cli import names, train_photos
+from dsui.cli import names, train_choices
 from dsui.cli.arguments import check_dataset, check_name, select_device
 from dsui.cli.errors import UsageError, as_usage_errors
 from dsui.cli.terminal import print_line
@@ -35,19 +35,12 @@ def backbone_and_recipe(
             raise UsageError(f"--backbone {backbone}: {data} are features already; leave it out.")
         return FEATURES_BACKBONE, recipe or "features"
     if data.startswith(FOLDER):
-        backbone = backbone or train_photos.network(select_device(device).type, begun)
-        recipe = recipe or train_photos.recipe(begun)
+        backbone = backbone or train_choices.network(select_device(device).type, begun)
+        recipe = recipe or train_choices.recipe(begun)
     backbone = backbone or "resnet18"
     if not is_spec(backbone):
         check_name("backbone", backbone, (*names.backbones(), "hf:NAME", "timm:NAME", "torchvision:NAME"))
     return backbone, recipe or "paper"
-
-
-def usual_batch(data: str) -> int:
-    """The batch for the training rows of features:FILE."""
-    from dsui.data.features import feature_set, usual_batch
-
-    return usual_batch(len(feature_set(own_path(data), "train").labels))
 
 
 def check_data(data: str, outliers: str | None, size: int | None, folder_options: bool) -> None:
@@ -114,8 +107,8 @@ def print_notes(
     """Print to stderr what a user might not expect; `images` are the part of `whole` that is trained on, and `chosen`
     says what was chosen for the user."""
     notes = [*_notes_on_files(whole), *chosen]
-    if config.data.startswith(FOLDER) and config.recipe.name == train_photos.RECIPE:
-        notes.append(train_photos.length(config))
+    if config.data.startswith(FOLDER) and config.recipe.name == train_choices.RECIPE:
+        notes.append(train_choices.length(config))
     if not has_test:
         rest = "`dsui evaluate` needs --on held-out" if config.held_out else "there are no images to evaluate it with"
         notes.append(f"{config.data} has no folder test, so {rest}.")

@@ -6,7 +6,9 @@ of processes change nothing.
 
     augmented = (crop(pad(x)) or its mirror image) / 255, then (. - mean) / std        x: 8-bit pixels
 
-Crops are shifted by some pixels, with black padding, or they are of random size and shape (`dsui.data.random_crop`). The hash is splitmix64 (Steele et al., OOPSLA 2014), chained over the three numbers.
+Crops are shifted by some pixels, with black padding, or they are of random size and shape (`dsui.data.random_crop`).
+Colours change as `dsui.data.colour_jitter` says. The hash is splitmix64 (Steele et al., OOPSLA 2014), chained over the
+three numbers.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ class Transform(nn.Module):
         return images.to(self.scale.dtype).mul_(self.scale).add_(self.shift)
 
     def augmented(self, images: Tensor, indices: Tensor, epoch: int | Tensor) -> Tensor:
-        """Cropped, flipped, with other colours, and normalised; `indices` [B] are the samples' places in their data set.
+        """Cropped, flipped, recoloured and normalised; `indices` [B] are the samples' places in their data set.
 
         An epoch given as a tensor stays on its device, so that everything can be captured as one graph.
         """

@@ -28,4 +28,5 @@ def jittered(images: Tensor, uniform: Tensor, strength: float) -> Tensor:
     total = grey.round().to(torch.int32).sum((1, 2, 3), keepdim=True, dtype=torch.int64)
     mean = total.to(images.dtype) / (grey.shape[2] * grey.shape[3])
     vivid = grey + saturation * (images - grey)
-    return (brightness * (mean + contrast * (vivid - mean))).clamp(0, 255)
+    changed: Tensor = brightness * (mean + contrast * (vivid - mean))
+    return changed.clamp(0, 255)

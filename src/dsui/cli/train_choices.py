@@ -1,4 +1,4 @@
-"""What `dsui train` chooses for a folder of images where the user leaves it open, so that training fits the machine.
+"""What `dsui train` chooses where the user leaves it open. For a folder of images, training fits the machine:
 
     |                         | with a GPU                      | without one                   |
     | network                 | resnet18                        | small                         |
@@ -7,7 +7,8 @@
     | epochs of fine-tuning   | 20                              | 5                             |
 
 The epochs and the batch are chosen for the recipe `photos` alone. A network of another library has its own size. A
-resumed run keeps what was chosen when it was begun, wherever it goes on.
+resumed run keeps what was chosen when it was begun, wherever it goes on. The recipe `features` has a batch that is
+chosen by the number of rows.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from dsui.backbones.spec import is_spec
 from dsui.cli import names
-from dsui.data.registry import FOLDER, folder_path
+from dsui.data.registry import FEATURES, FOLDER, folder_path, own_path
 
 if TYPE_CHECKING:
     from dsui.runs.config import RunConfig
@@ -35,7 +36,7 @@ SMALLEST_BATCH, LARGEST_BATCH = 32, 128
 
 
 @dataclass(frozen=True)
-class Photos:
+class Choice:
     """The side of the images, the recipe's settings that were chosen, and sentences that say so."""
 
     size: int | None
@@ -52,21 +53,25 @@ def recipe(begun: RunConfig | None) -> str:
     return begun.recipe.name if begun is not None and begun.recipe.name in names.recipes() else RECIPE
 
 
-def choose(data: str, backbone: str, recipe: str, size: int | None, device: str, begun: RunConfig | None) -> Photos:
-    """For a run on `data`; nothing but `size` where this is no folder."""
+def choose(data: str, backbone: str, recipe: str, size: int | None, device: str, begun: RunConfig | None) -> Choice:
+    """For a run on `data`; nothing but `size` for published images."""
+    if data.startswith(FEATURES) and recipe == "features":
+        from dsui.data.features import feature_set, usual_batch
+
+        return Choice(size, {"batch": str(usual_batch(len(feature_set(own_path(data), "train").labels)))})
     if not data.startswith(FOLDER):
-        return Photos(size)
+        return Choice(size)
     if begun is not None:
         kept = {"epochs": str(begun.recipe.epochs), "batch": str(begun.recipe.batch)} if recipe == RECIPE else {}
-        return Photos(size or begun.size, kept)
+        return Choice(size or begun.size, kept)
     notes = []
     if size is None and not is_spec(backbone):
         size, note = _side(data, device)
         notes.append(note)
     if recipe != RECIPE:
-        return Photos(size, {}, tuple(notes))
+        return Choice(size, {}, tuple(notes))
     epochs, batch = _lengths(data, device, size, pretrained=is_spec(backbone))
-    return Photos(size, {"epochs": str(epochs), "batch": str(batch)}, tuple(notes))
+    return Choice(size, {"epochs": str(epochs), "batch": str(batch)}, tuple(notes))
 
 
 def length(run: RunConfig) -> str:
