@@ -1,18 +1,19 @@
 """Batches from JPEG files: dsui's streamed loader against a DataLoader with the same transforms. `data.py` shows it.
 
-The files are mirrored mosaics of scikit-learn's two photographs, of the size of ImageNet's and of a screen, at quality
-90. The DataLoader decodes a file whole, cuts the crop out of it and resizes that, as common training scripts do. dsui
-decodes it no larger than twice the final size, resizes its centre, and crops on the device.
+The files are mirrored mosaics of scikit-learn's two photographs, of the size of ImageNet's, of a screen and of a
+camera, at quality 90. The DataLoader decodes a file whole, cuts the crop out of it and resizes that, as common training
+scripts do. dsui decodes it no smaller than twice the final size, resizes its centre, and crops on the device.
 """
 
 from __future__ import annotations
 
+import gc
 import math
+import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +28,9 @@ from dsui.data.augment import Transform
 from dsui.data.folder import FolderSet
 from dsui.data.pipeline import StreamedLoader, epoch_batches
 
-SIZES = ((500, 375), (1920, 1280))
-FILES, BATCH, SIDE = 64, 16, 224
+SIZES = ((500, 375), (1920, 1280), (4000, 3000))
+FILES, BATCH, SIDE, REPEATS = 64, 16, 224, 3
 SMALLEST, JITTER = 0.35, 0.2
-FIRST, TIMED, REPEATS = 4, 10, 3
-"""Batches that are passed over, because workers have to start, and batches that are timed."""
 
 
 class PillowPhotographs(Dataset[Tensor]):
@@ -71,79 +70,75 @@ def write_files(folder: Path, width: int, height: int) -> list[Path]:
     files = []
     for number in range(FILES):
         photo = load_sample_images().images[number % 2]
-        row = np.concatenate([photo, photo[:, ::-1]] * 3, axis=1)
-        mosaic = np.concatenate([row, row[::-1]] * 2, axis=0)
+        row = np.concatenate([photo, photo[:, ::-1]] * 4, axis=1)
+        mosaic = np.concatenate([row, row[::-1]] * 4, axis=0)
         top, left = (37 * number) % (mosaic.shape[0] - height), (53 * number) % (mosaic.shape[1] - width)
         files.append(folder / f"{number:04}.jpg")
         Image.fromarray(mosaic[top : top + height, left : left + width]).save(files[-1], quality=90)
     return files
 
 
-def pillow_batches(files: list[Path], device: torch.device, workers: int) -> Iterator[Tensor]:
+def pillow_epoch(files: list[Path], device: torch.device, workers: int) -> Iterator[Tensor]:
     loader = DataLoader(
-        PillowPhotographs(files),
-        BATCH,
-        shuffle=True,
-        num_workers=workers,
-        pin_memory=device.type == "cuda",
-        drop_last=True,
-        persistent_workers=True,
+        PillowPhotographs(files), BATCH, shuffle=True, num_workers=workers, pin_memory=device.type == "cuda"
     )
-    while True:
-        for batch in loader:
-            yield batch.to(device, non_blocking=True)
+    for batch in loader:
+        yield batch.to(device, non_blocking=True)
 
 
-def dsui_batches(files: list[Path], device: torch.device, workers: int) -> Iterator[Tensor]:
+def dsui_epoch(files: list[Path], device: torch.device, workers: int) -> Iterator[Tensor]:
     way = Preparation(size=SIDE, edge=SIDE, fit="centre")
-    images = FolderSet(
-        "photographs", ("any",), torch.zeros(FILES, dtype=torch.int64), tuple(files), SIDE, 3, (), preparation=way
-    )
+    labels = torch.zeros(len(files), dtype=torch.int64)
+    images = FolderSet("photographs", ("any",), labels, tuple(files), SIDE, 3, (), preparation=way)
     source = StreamedLoader(images, device, workers)
     transform = Transform(0, smallest_crop=SMALLEST, jitter=JITTER).to(device)
-    for epoch in count():
-        for batch in source.stream(epoch_batches(FILES, BATCH, seed=0, epoch=epoch)):
-            yield transform.augmented(batch.images, batch.indices, epoch)
+    for batch in source.stream(epoch_batches(len(files), BATCH, seed=0, epoch=0)):
+        yield transform.augmented(batch.images, batch.indices, 0)
 
 
-def rate(batches: Iterator[Tensor], device: torch.device) -> float:
-    """Images per second once the workers are busy."""
-    for _ in islice(batches, FIRST):
-        pass
-    began = time.perf_counter()
-    for _ in islice(batches, TIMED):
+def seconds(epoch: Iterator[Tensor], device: torch.device) -> tuple[float, float]:
+    """Of an epoch with the start and the end of its workers: by the clock, and of processors."""
+    began, used = time.perf_counter(), os.times()
+    for _ in epoch:
         pass
     if device.type == "cuda":
         torch.cuda.synchronize()
-    return TIMED * BATCH / (time.perf_counter() - began)
+    elapsed = time.perf_counter() - began
+    del epoch
+    gc.collect()  # which ends the workers, so that their time is known
+    return elapsed, sum(os.times()[:4]) - sum(used[:4])
 
 
 def report(device: torch.device, workers: int) -> list[str]:
     """The lines of a table."""
     ways: dict[str, Callable[[list[Path], torch.device, int], Iterator[Tensor]]] = {
-        "dsui": dsui_batches,
-        "DataLoader": pillow_batches,
+        "dsui": dsui_epoch,
+        "DataLoader": pillow_epoch,
     }
     lines = [
         "",
         "## From JPEG files",
         "",
-        f"{FILES} files of each size, batches of {BATCH} at 3x{SIDE}x{SIDE}, random resized crops of {SMALLEST:.0%} or "
-        f"more, flip, jitter of {JITTER}, float32 on the device; {workers} workers each; median of {REPEATS} "
-        "interleaved repeats.",
+        f"An epoch of {FILES} files, batches of {BATCH} at 3x{SIDE}x{SIDE}, random resized crops of {SMALLEST:.0%} or "
+        f"more, flip, jitter of {JITTER}, float32 on the device; {workers} workers each; medians of {REPEATS} "
+        "interleaved repeats. The time of processors is that of all processes, and other work on the machine changes "
+        "it little.",
         "",
-        "| files | pipeline | images/s | times |",
-        "|---|---|---:|---:|",
+        "| files | pipeline | images/s | times | processor ms/image | times |",
+        "|---|---|---:|---:|---:|---:|",
     ]
     for width, height in SIZES:
         with tempfile.TemporaryDirectory() as folder:
             files = write_files(Path(folder), width, height)
-            rates: dict[str, list[float]] = {name: [] for name in ways}
+            found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
             for _ in range(REPEATS):
                 for name, way in ways.items():
-                    rates[name].append(rate(way(files, device, workers), device))
-            medians = {name: statistics.median(found) for name, found in rates.items()}
-        slowest = min(medians.values())
-        for name, found in medians.items():
-            lines.append(f"| {width}x{height} | {name} | {found:,.0f} | {found / slowest:.1f} |")
+                    found[name].append(seconds(way(files, device, workers), device))
+        medians = {name: [statistics.median(part) for part in zip(*each, strict=True)] for name, each in found.items()}
+        longest = [max(part) for part in zip(*medians.values(), strict=True)]
+        for name, (elapsed, used) in medians.items():
+            lines.append(
+                f"| {width}x{height} | {name} | {FILES / elapsed:,.0f} | {longest[0] / elapsed:.1f} "
+                f"| {1000 * used / FILES:,.0f} | {longest[1] / used:.1f} |"
+            )
     return lines
