@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, Literal
 
@@ -27,9 +27,6 @@ ADDED_LATER = (
 )
 """Fields that the first recipes did not have. Their defaults are what those recipes did, and a run with these defaults
 is identified without them, so that runs, rows and cells made before keep their names."""
-
-ADDED_AFTER_HASHES = ("smallest_crop", "jitter")
-"""Those of them that came after recipes of users got a hash into their names (`dsui.runs.recipe_file`)."""
 
 
 class RecipeError(DsuiError):
@@ -113,9 +110,9 @@ class Recipe:
         options = own.pop("method_options")
         return {**own, **options}
 
-    def identifying(self, later: Collection[str] = ADDED_LATER) -> dict[str, Any]:
-        """The settings without those of `later` that have their default."""
-        unchanged = {each.name for each in fields(self) if each.name in later and self._has_default(each)}
+    def identifying(self) -> dict[str, Any]:
+        """The settings without those `ADDED_LATER` that have their default."""
+        unchanged = {each.name for each in fields(self) if each.name in ADDED_LATER and self._has_default(each)}
         return {key: value for key, value in self.settings().items() if key not in unchanged}
 
     def _has_default(self, field: Field[Any]) -> bool:

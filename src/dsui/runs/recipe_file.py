@@ -28,7 +28,7 @@ from dsui.errors import DataError
 from dsui.excerpt import excerpt, shorten
 from dsui.methods.registry import effective_options, find, option_kinds, option_owner
 from dsui.plain_yaml import MOST_CHARACTERS, YamlError, load_yaml
-from dsui.recipe import ADDED_AFTER_HASHES, Recipe, RecipeError
+from dsui.recipe import Recipe, RecipeError
 from dsui.regular_file import read_regular
 from dsui.runs.config import RunConfig
 from dsui.schema import LARGEST
@@ -40,7 +40,6 @@ LONGEST_TEXT = 200
 FIELDS: dict[str, Any] = {key: kind for key, kind in get_type_hints(Recipe).items() if key != "method_options"}
 OVERRIDES, EXTENDS, EXTENDED_BY_DEFAULT = "the overrides", "extends", "paper"
 DEFAULT, PRETRAINED = "default", "pretrained"
-"""Keys of a value that depends on the data set or on the start."""
 
 
 def names() -> list[str]:
@@ -75,7 +74,7 @@ def training_name(config: RunConfig) -> str:
     """
     name = config.recipe.name
     if name not in names():
-        values = json.dumps({**config.recipe.identifying(ADDED_AFTER_HASHES), "name": ""}, sort_keys=True)
+        values = json.dumps({**config.recipe.identifying(), "name": ""}, sort_keys=True)
         name = f"{name} {hashlib.sha256(values.encode()).hexdigest()[:6]}"
     return ", ".join(filter(None, (name, changes(config))))
 
@@ -210,10 +209,8 @@ def _yaml(text: str, where: str) -> object:
 
 
 def _resolved(layer: Layer, data: str, where: str, pretrained: bool = False) -> Layer:
-    """The layer's values for this data set, each converted to its type; a key that has none for it is left out.
-
-    What is said of a data set wins over what is said of pretrained networks.
-    """
+    """The layer's values for this data set, or else for pretrained networks, each converted to its type; a key that has
+    none is left out."""
     wanted = (data, PRETRAINED, DEFAULT) if pretrained else (data, DEFAULT)
     resolved = {}
     for key, value in layer.items():
