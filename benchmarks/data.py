@@ -18,39 +18,21 @@ import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 import jpeg_files
 import measuring
+from dsui.benchmarks.clock import seconds_each
+from dsui.benchmarks.steps import PillowImages
 from dsui.data.augment import Transform
 from dsui.data.dataset import MemorySet
 from dsui.data.pipeline import ResidentLoader, epoch_batches
 from dsui.data.registry import load
 
 IMAGES, BATCH, REPEATS = 50_000, 256, 5
-
-
-class PillowImages(Dataset[Tensor]):
-    """What common training scripts do for each image in a worker."""
-
-    def __init__(self, pixels: Tensor) -> None:
-        self.pixels = pixels.permute(0, 2, 3, 1).contiguous().numpy()
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def __getitem__(self, index: int) -> Tensor:
-        image = ImageOps.expand(Image.fromarray(self.pixels[index]), border=4)
-        top, left = (int(place) for place in torch.randint(9, (2,)))
-        image = image.crop((left, top, left + 32, top + 32))
-        if torch.rand(1).item() < 0.5:
-            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        chw = torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
-        return chw.float().div_(255).sub_(0.5).div_(0.5)
 
 
 def smooth_images() -> MemorySet:
@@ -106,7 +88,7 @@ def captured_batches(images: MemorySet, device: torch.device) -> Iterator[Tensor
 
 
 def rate(batches: Iterator[Tensor], count: int, device: torch.device) -> float:
-    return 1 / measuring.seconds_each(batches, count, device, pause=1)
+    return 1 / seconds_each(batches, count, device, pause=1)
 
 
 def moments(batches: Iterator[Tensor]) -> tuple[float, float, float]:

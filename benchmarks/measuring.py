@@ -1,13 +1,10 @@
-"""Shared by the benchmarks: their command line, and a clock for steps that run on a device."""
+"""Shared by the benchmarks: their command line."""
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-
-import torch
 
 
 def command(description: str | None) -> argparse.ArgumentParser:
@@ -22,23 +19,3 @@ def show(report: Callable[[], str], out: Path | None) -> None:
     print(text)
     if out:
         out.write_text(text)
-
-
-def the_device() -> torch.device:
-    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-
-
-def seconds_each(steps: Iterator[object], count: int, device: torch.device, pause: float) -> float:
-    """Seconds per step over `count` steps, including work on the device. The pause lets other workers finish first."""
-    time.sleep(pause)
-    _wait(device)
-    start = time.perf_counter()
-    for _ in range(count):
-        next(steps)
-    _wait(device)
-    return (time.perf_counter() - start) / count
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()

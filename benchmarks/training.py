@@ -13,37 +13,37 @@ shows where the time of a step goes.
 from __future__ import annotations
 
 import os
-import platform
-import statistics
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
-from torch.utils.data import DataLoader, Dataset
 from torch.utils.flop_counter import FlopCounterMode
 
 import measuring
-from data import PillowImages
+from dsui.benchmarks.clock import machine_name, the_device
+from dsui.benchmarks.steps import (
+    BATCH,
+    CLASSES,
+    IMAGES,
+    dsui_steps,
+    dsui_trainer,
+    measured,
+    ordinary_steps,
+    random_images,
+)
 from dsui.data.dataset import MemorySet
 from dsui.host_memory import keep_freed_memory
-from dsui.methods.registry import build
 from dsui.recipe import Recipe
-from dsui.runs.config import RunConfig
 from dsui.runs.recipe_file import load_recipe
-from dsui.training.distributed import World
 from dsui.training.step import Mode, own_stream
 from dsui.training.trainer import Trainer
 
-IMAGES, BATCH, CLASSES = 50_000, 256, 10
 ORDINARY, LINEAR, DOUBLES = "ordinary loop, DataLoader", "linear head", "doubles"
 EAGER, GRAPH, COMPILED = "dsui, eager", "dsui, one CUDA graph", "dsui, compiled and one CUDA graph"
 DETERMINISTIC = "dsui, one CUDA graph, deterministic"
 MODES: dict[str, Mode] = {EAGER: "eager", GRAPH: "graph", COMPILED: "compiled"}
-Timing = dict[str, float]
 KINDS = {  # a kernel belongs to the first kind that has a part of its name
     "batch norm": ("bn_fw", "bn_bw", "batch_norm", "batchnorm", "cudnn_bn"),
     "optimizer": ("multi_tensor", "fused_adam", "adam"),
@@ -53,81 +53,6 @@ KINDS = {  # a kernel belongs to the first kind that has a part of its name
     "copies and casts": ("memcpy", "memset", "copy", "cat"),
     "elementwise": ("elementwise", "vectorized", "triton"),
 }
-
-
-class LabelledPillowImages(Dataset[tuple[Tensor, int]]):
-    def __init__(self, images: MemorySet) -> None:
-        self.pixels, self.labels = PillowImages(images.images), images.labels.tolist()
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        return self.pixels[index], self.labels[index]
-
-
-def random_images() -> MemorySet:
-    """Class patterns with noise, so that there is something to learn."""
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.randint(CLASSES, (IMAGES,), generator=generator)
-    shape = (3, 32, 32)
-    patterns = torch.randint(0, 128, (CLASSES, *shape), generator=generator, dtype=torch.uint8)
-    noise = torch.randint(0, 128, (IMAGES, *shape), generator=generator, dtype=torch.uint8)
-    return MemorySet("cifar10", tuple("0123456789"), patterns[labels] + noise, labels)
-
-
-def ordinary_steps(
-    images: MemorySet, backbone: str, recipe: Recipe, device: torch.device, workers: int
-) -> Iterator[None]:
-    """What a common training script does, with the DS-UI head."""
-    on_gpu = device.type == "cuda"
-    net = build("dsui", backbone, images.shape[0], CLASSES, recipe).to(device)
-    if on_gpu:
-        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    optimizer = torch.optim.Adam(net.parameters(), lr=recipe.peak_rate, weight_decay=recipe.weight_decay)
-    loader = DataLoader(
-        LabelledPillowImages(images),
-        BATCH,
-        shuffle=True,
-        num_workers=workers,
-        pin_memory=on_gpu,
-        drop_last=True,
-        persistent_workers=True,
-    )
-    net.phase = 1
-    while True:
-        for x, y in loader:
-            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)  # noqa: PLW2901
-            if on_gpu:
-                x = x.contiguous(memory_format=torch.channels_last)  # noqa: PLW2901
-            optimizer.zero_grad()
-            with torch.autocast("cuda", dtype=torch.bfloat16) if on_gpu else nullcontext():
-                output = net(x)
-            net.loss(output, y).backward()
-            optimizer.step()
-            yield
-
-
-def dsui_trainer(
-    images: MemorySet, backbone: str, recipe: Recipe, device: torch.device, mode: Mode, method: str = "dsui"
-) -> Trainer:
-    run = RunConfig(
-        data=images.name,
-        backbone=backbone,
-        method=method,
-        seed=0,
-        size=images.shape[1],
-        channels=images.shape[0],
-        recipe=recipe,
-    )
-    return Trainer(run, images, device, World(), mode=mode)
-
-
-def dsui_steps(trainer: Trainer) -> Iterator[None]:
-    epoch = 0
-    while True:
-        yield from trainer.epoch_steps(epoch % trainer.recipe.epochs, 0)
-        epoch += 1
 
 
 def deterministic_steps(images: MemorySet, backbone: str, recipe: Recipe, device: torch.device) -> Iterator[None]:
@@ -140,20 +65,6 @@ def deterministic_steps(images: MemorySet, backbone: str, recipe: Recipe, device
     torch.use_deterministic_algorithms(False)
     torch.backends.cudnn.benchmark = with_trials
     return steps
-
-
-def milliseconds(steps: Iterator[None], count: int, device: torch.device) -> float:
-    return 1000 * measuring.seconds_each(steps, count, device, pause=0.5)
-
-
-def measured(ways: dict[str, Iterator[None]], counts: dict[str, int], repeats: int, device: torch.device) -> Timing:
-    for steps in ways.values():
-        milliseconds(steps, 10, device)
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(repeats):
-        for name, steps in ways.items():
-            found[name].append(milliseconds(steps, counts[name], device))
-    return {name: statistics.median(values) for name, values in found.items()}
 
 
 def kernels(steps: Iterator[None]) -> tuple[dict[str, int], dict[str, float]]:
@@ -264,12 +175,12 @@ def compare(
 
 
 def report() -> str:
-    device = measuring.the_device()
+    device = the_device()
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required for deterministic products
     processors = os.cpu_count() or 1
     workers = 8 if processors >= 8 else 2
     torch.backends.cudnn.benchmark = True
-    machine = torch.cuda.get_device_name(0) if device.type == "cuda" else platform.machine()
+    machine = machine_name()
     lines = [
         f"# Training steps: {machine}, {processors} processors",
         "",
@@ -290,7 +201,7 @@ def report() -> str:
 
 def main() -> None:
     options = measuring.command(__doc__).parse_args()
-    with own_stream(measuring.the_device()):
+    with own_stream(the_device()):
         measuring.show(report, options.out)
 
 

@@ -35,16 +35,23 @@ from dsui.report.figures.canvas import to_svg
 from dsui.report.figures.method_panels import method_panel, places
 from dsui.report.table_forms import to_csv, to_markdown
 from dsui.report.tables import Column, Entry, Line, Table
-from studies import calibration, geometry, starts
+from studies import calibration, estimator, geometry, starts, transfer, transfer_selection
 from studies.document_rows import RowSource, load_cached
 from studies.paper_page import render_part
 
 EXPERIMENTS: dict[str, Callable[[Path], str]] = {
     "geometry": lambda path: geometry.table(geometry.read(path)),
     "starts": starts.table,
+    "estimator": estimator.table,
     "calibration": calibration.table,
     "temperature": calibration.temperature_table,
+    "transfer-selection": transfer_selection.table,
+    "transfer": transfer.table,
+    "transfer-detectors": transfer.detector_table,
 }
+FILES = {"transfer-detectors": "transfer"}
+"""The rows of an experiment that has no file of its own name."""
+CAPTIONS = {"transfer-selection": "Means over {} draws.", "transfer": "Mean ± deviation over {} draws."}
 NO_RUNS = Entry().text
 
 
@@ -134,9 +141,10 @@ def _render_part(name: str, results: Path, figure: str, link: str) -> RenderedBl
 
 
 def _render_experiment(name: str, results: Path) -> RenderedBlock:
-    path = results / f"{name}.jsonl"
+    path = results / f"{FILES.get(name, name)}.jsonl"
     seeds = {json.loads(line)["seed"] for line in path.read_text().splitlines()}
-    return RenderedBlock(f"{EXPERIMENTS[name](path)}\n\nMean ± deviation over {len(seeds)} runs.")
+    caption = CAPTIONS.get(name, "Mean ± deviation over {} runs.").format(len(seeds))
+    return RenderedBlock(f"{EXPERIMENTS[name](path)}\n\n{caption}")
 
 
 def _build_table(spec: BlockSpec, results: Path) -> tuple[Table, list[Figure]]:

@@ -219,3 +219,20 @@ def test_a_mixture_of_impossible_components_is_impossible_and_not_nan() -> None:
     impossible = torch.full((1, 2, 3), -math.inf)
     impossible[0, 1, 0] = 0.0
     assert mixture_log_prob(impossible, torch.zeros(2, 3)).tolist() == [[-math.inf, 0.0]]
+
+
+def test_a_mixture_is_that_of_float64_however_its_components_differ() -> None:
+    generator = torch.Generator().manual_seed(0)
+    components = 300 * torch.randn(64, 5, 8, generator=generator, dtype=torch.float64)
+    components[0, 0, 1:], components[1] = -math.inf, components[1, :, :1]  # a single one, and all equally likely
+    log_weights = torch.randn(5, 8, generator=generator, dtype=torch.float64).log_softmax(1)
+    truth = torch.logsumexp(log_weights + components, -1)
+    torch.testing.assert_close(mixture_log_prob(components, log_weights), truth, rtol=1e-14, atol=1e-14)
+    found = mixture_log_prob(components.float(), log_weights.float())
+    # float32 rounds the components, which are some hundreds, to 2^-24 of themselves
+    assert float((found.double() - truth).abs().max()) < 300 * 5 * 2**-23
+
+
+def test_a_component_that_is_not_a_number_makes_the_mixture_none() -> None:
+    components = torch.tensor([[[0.0, math.nan], [0.0, 0.0]]])
+    assert mixture_log_prob(components, torch.zeros(2, 2)).isnan().tolist() == [[True, False]]

@@ -288,6 +288,25 @@ def test_initialize_is_repeatable_and_follows_its_generator() -> None:
     assert not torch.equal(heads[0].means, heads[2].means)
 
 
+def test_a_class_of_few_samples_starts_with_fewer_components_and_the_variance_of_all() -> None:
+    x, y = clumps(classes=4, width=5, per_class=40)
+    kept = torch.cat([(y == label).nonzero()[:count, 0] for label, count in enumerate((40, 7, 1, 0))])
+    x, y = x[kept], y[kept]
+    head = MoGMMHead(5, 4, 4, project=False).eval()
+    before = head.means[3].clone()
+    with torch.no_grad():
+        head.initialize(x, y)
+    assert (head.mixing_weights > 0.01).sum(1).tolist() == [4, 3, 1, 4], "7 // 2 = 3"
+    pooled = sum((x[y == c].double() - x[y == c].double().mean(0)).square().sum(0) for c in range(3)) / len(y)
+    assert isinstance(pooled, torch.Tensor)
+    for label in (1, 2):
+        torch.testing.assert_close(head.variances[label], pooled.float().expand(4, 5))  # float32 against float64
+    assert not torch.allclose(head.variances[0], pooled.float())
+    torch.testing.assert_close(head.means[2, 0], x[y == 2][0])
+    assert torch.equal(head.means[3], before)
+    assert head(torch.cat([x, x + 1])).log_joint.isfinite().all()
+
+
 def test_refit_raises_the_likelihood_and_moves_the_tied_classifier() -> None:
     x, y = clumps(classes=3, width=5, per_class=80)
     head = MoGMMHead(5, 3, 2).eval()
@@ -340,7 +359,7 @@ def test_bad_data_for_initialize_are_named() -> None:
         (torch.tensor([0, 0, 1, 1, 2]), r"labels have shape \[5\]"),
         (torch.tensor([0.0, 0, 1, 1, 2, 2]), "labels are torch.float32"),
     ):
-        for method in (head.initialize, head.refit):
+        for method in (head.initialize, head.refit) if "samples" not in message else (head.refit,):
             with pytest.raises(ValueError, match=message):
                 method(x, y)
     x[0, 0] = math.nan

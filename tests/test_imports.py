@@ -14,21 +14,27 @@ from importlib.util import resolve_name
 from tests.support.fences import ROOT
 
 ROOMS = """
-errors excerpt regular_file plain_yaml plain_json plain_pickle schema
-spelling lazy_registry differentiation checks progress host_memory device spreadsheet
-fused matrix_product density divergence em projection head released objectives
+errors excerpt regular_file plain_yaml plain_json plain_pickle schema installed
+spelling lazy_registry differentiation checks progress host_memory device spreadsheet python_words
+monitoring
+fused matrix_product density divergence em projection families
+head_output head released companions balancing length objectives
 weibull pareto
-outputs score_table scores recipe
+outputs score_table scores recipe limits prediction
 backbones
 methods
 detectors
 data
 runs
+runtime
+serving
 training
 evaluation
 deploy
+export
 report
 experiments
+benchmarks
 classifier
 sklearn
 cli

@@ -23,32 +23,37 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from dsui import __version__
 from dsui.backbones.own import as_backbone
 from dsui.backbones.registry import own_backbone
-from dsui.deploy.labelled import labelled, training_set
-from dsui.deploy.prediction import Prediction
+from dsui.deploy.labelled import labelled, training_set, weighted
 from dsui.deploy.predictor import Predictor
+from dsui.deploy.sources import CHANNELS
 from dsui.device import choose_device
 from dsui.errors import RunError
 from dsui.excerpt import excerpt
+from dsui.prediction import Prediction
+from dsui.python_words import in_python, spoken_in_python
 from dsui.recipe import Recipe
 from dsui.runs import turns
 from dsui.runs.acceptance import Thresholds
+from dsui.runs.backbones import preparation_of
 from dsui.runs.calibration import CALIBRATION
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS, RunFolder
-from dsui.runs.images import held_out_images, training_images
+from dsui.runs.images import held_out_images, training_images, training_part
 from dsui.runs.model import fingerprint
 from dsui.runs.recipe_file import changed, load_recipe, method_options
 from dsui.runs.saved_thresholds import save_thresholds
+from dsui.runs.start import Start, started
 from dsui.runs.weights import read_metadata
+from dsui.runtime.inputs import check_size
 from dsui.training.distributed import World
 from dsui.training.loop import InterruptedRun, fit
-from dsui.training.reporter import ACCURACY, HELD_OUT_ACCURACY, WARNING
+from dsui.training.reporter import ACCURACY, HELD_OUT_ACCURACY, HELD_OUT_LOSS, WARNING
 
 LABELS = "labels"
 """Key in the metadata of the weights: the classes as the user called them, which may be numbers."""
@@ -58,9 +63,11 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     """Images are arrays or tensors, uint8 or floats in [0, 1], [N, H, W], [N, H, W, C] or [N, C, H, W]; or a folder
     with train/CLASS and test/CLASS; or a DataLoader, which is read once into memory.
 
-    `backbone`: small, resnet18, vgg16, or the user's own module (`dsui.backbones.own`), which is copied. `settings` are
-    those of `--set`. `calibration` is the share of the images set aside for thresholds. `size` and `channels` say how
-    the images of a folder are read; `skip_bad` leaves out the unreadable ones.
+    `backbone`: small, resnet18, vgg16, a network of another library, as in "hf:NAME" (`dsui.backbones.spec`), or the
+    user's own module (`dsui.backbones.own`), which is copied. `weights` is a safetensors file for one of another
+    library. `settings` are those of `--set`, as {"balance": "logits", "patience": 10}. `calibration` is the share of
+    the images set aside for thresholds. `size` and `channels` say how the images of a folder are read, by default at 32
+    pixels or as the named network wants them; `skip_bad` leaves out the unreadable ones.
     """
 
     def __init__(
@@ -72,16 +79,17 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         settings: Mapping[str, object] | None = None,
         seed: int = 0,
         calibration: float = 0.1,
-        size: int = 32,
+        size: int | None = None,
         channels: int = 3,
         skip_bad: bool = False,
         device: str = "auto",
         verbose: bool = False,
+        weights: Path | str | None = None,
     ) -> None:
         self.backbone, self.num_classes, self.method, self.recipe = backbone, num_classes, method, recipe
         self.settings, self.seed, self.calibration = settings, seed, calibration
         self.size, self.channels, self.skip_bad = size, channels, skip_bad
-        self.device, self.verbose = device, verbose
+        self.device, self.verbose, self.weights = device, verbose, weights
 
     def __sklearn_tags__(self) -> Tags:
         """Images are no tables, so scikit-learn shall not hand it any."""
@@ -89,35 +97,50 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
         return tags
 
-    def fit(self, images: Any, labels: Any = None, epochs: int | None = None) -> Self:
-        """Train; `epochs` here or in `settings` replaces the recipe's."""
-        channels = self.channels if isinstance(images, str | Path) else None
-        found = labelled(images, labels, "train", self.size, channels, self.skip_bad)
-        whole, classes = training_set(found, self.num_classes)
+    @spoken_in_python()
+    def fit(self, images: Any, labels: Any = None, epochs: int | None = None, sample_weight: Any = None) -> Self:
+        """Train; `epochs` here or in `settings` replaces the recipe's.
+
+        `sample_weight` [N] is how often an epoch meets each image: a weight of 2 is the image twice, exactly where all
+        weights are whole and on the mean where not, and a weight of 0 is no image. So larger weights make epochs
+        longer. An image that is held out to calibrate counts once whatever its weight.
+        """
         own = None if isinstance(self.backbone, str) else self.backbone
         device = choose_device(self.device)
         with ExitStack() as closing:
             name = self.backbone
+            file = None if self.weights is None else Path(self.weights)
+            start = closing.enter_context(started(type(own).__name__ if own else str(name), file, self.size))
+            channels = self.channels if isinstance(images, str | Path) else CHANNELS if start.preparation else None
+            side = start.side(self.size)
+            found = labelled(images, labels, "train", side, channels, self.skip_bad, start.preparation)
+            if start.preparation is not None and isinstance(found.images, Tensor):
+                check_size(found.images, side)
+            found, weights = weighted(found, sample_weight)
+            whole, classes = training_set(found, self.num_classes)
             if own is not None:
-                name = closing.enter_context(own_backbone(as_backbone(own, whole.shape), type(own).__name__))
-            config = self._config(whole.name, str(name), whole.shape, epochs)
+                network = as_backbone(own, whole.shape, len(classes))
+                name = closing.enter_context(own_backbone(network, type(own).__name__))
+            config = self._config(whole.name, str(name), whole.shape, epochs, start)
             held_out = None if config.held_out == 0 else held_out_images(config, whole)
             run = Path(closing.enter_context(TemporaryDirectory())) / "run"
             try:
                 chosen = training_images(config, whole)
-                fit(config, chosen, run, device, World(), _Lines(self.verbose, config.recipe.epochs), held_out=held_out)
+                lines = _Lines(self.verbose, config.recipe.epochs)
+                own_weights = None if weights is None else weights[training_part(config, whole)]
+                fit(config, chosen, run, device, World(), lines, held_out=held_out, sample_weight=own_weights)
             except InterruptedRun as error:
                 raise KeyboardInterrupt from error
             self._adopt(Predictor.load(run, device, own), classes)
         if (sentence := turns.advice(self.predictor_.calibration.turns)) is not None:
-            warnings.warn(sentence, stacklevel=2)
+            warnings.warn(in_python(sentence), stacklevel=2)
         return self
 
     def predict(self, images: Any) -> Prediction:
         """As `Predictor.predict`; scikit-learn reads the result as an array of labels."""
         check_is_fitted(self, "predictor_")
         if isinstance(images, DataLoader):
-            images = labelled(images, None, "test", self.size, None).images
+            images = labelled(images, None, "test", 1, None).images
         return self.predictor_.predict(images)
 
     def predict_proba(self, images: Any) -> NDArray[np.float64]:
@@ -128,7 +151,8 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """Accuracy; for a folder on its test split. `sample_weight` [N] is the weight of each image."""
         check_is_fitted(self, "predictor_")
         config = self.predictor_.model.facts.config
-        data = labelled(images, labels, "test", config.size, config.channels, config.skip_bad)
+        shape = config.size, config.channels
+        data = labelled(images, labels, "test", *shape, config.skip_bad, preparation_of(config))
         if not np.isin(data.labels, self.classes_).any():
             raise ValueError(
                 f"none of the labels is a class of this model, {excerpt(data.labels[0])} for instance; "
@@ -137,6 +161,7 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         found = np.concatenate([self.predict(block).label for block in data.blocks()])
         return float(np.average(found == data.labels, weights=sample_weight))
 
+    @spoken_in_python()
     def threshold(
         self,
         coverage: float | None = None,
@@ -195,7 +220,9 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         loaded._adopt(predictor, classes)
         return loaded
 
-    def _config(self, data: str, backbone: str, shape: tuple[int, int, int], epochs: int | None) -> RunConfig:
+    def _config(
+        self, data: str, backbone: str, shape: tuple[int, int, int], epochs: int | None, start: Start
+    ) -> RunConfig:
         settings = dict(self.settings or {}) | ({} if epochs is None else {"epochs": epochs})
         overrides, options = method_options(self.method, {name: _plain(value) for name, value in settings.items()})
         if isinstance(self.recipe, Recipe):
@@ -210,10 +237,11 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             seed=seed,
             size=shape[1],
             channels=shape[0],
-            recipe=recipe,
+            recipe=start.recipe(recipe, data),
             options=options,
             held_out=share,
             skip_bad=_plain(self.skip_bad),
+            preparation=start.facts,
         )
 
     def _adopt(self, predictor: Predictor, classes: NDArray[Any]) -> None:
@@ -234,16 +262,18 @@ class _Lines:
     def __init__(self, verbose: bool, epochs: int) -> None:
         self.verbose, self.epochs = verbose, epochs
 
+    def preparing(self, what: str, done: int, total: int | None) -> None: ...
+
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
 
     def epoch(self, row: dict[str, object]) -> None:
         epoch = row["epoch"]
         assert isinstance(epoch, int)
-        shown = ("loss", ACCURACY, HELD_OUT_ACCURACY, "seconds")
+        shown = ("loss", ACCURACY, HELD_OUT_ACCURACY, HELD_OUT_LOSS, "seconds")
         figures = ", ".join(f"{name.replace('_', ' ')} {row[name]:.4g}" for name in shown if name in row)
         self._print(f"epoch {epoch + 1}/{self.epochs}: {figures}")
         if WARNING in row:
-            warnings.warn(str(row[WARNING]), stacklevel=2)
+            warnings.warn(in_python(str(row[WARNING])), stacklevel=2)
 
     def note(self, sentence: str) -> None: ...
 

@@ -129,7 +129,8 @@ class _MixtureLogProb(torch.autograd.Function):
         joint = log_weights + components if temperature is None else torch.addcdiv(log_weights, components, temperature)
         shares, largest = joint.softmax(-1), joint.amax(-1)
         ctx.save_for_backward(shares, temperature)
-        log_sum = torch.fmax(largest, largest - shares.amax(-1).log())  # where all are impossible, shares are nan
+        # where all are impossible, shares are nan; ONNX has nan_to_num and no fmax
+        log_sum = largest - shares.amax(-1).log().nan_to_num()
         return log_sum, shares
 
     @staticmethod

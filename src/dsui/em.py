@@ -6,7 +6,9 @@ thousand classes nor a million samples need more memory than a chunk beside the 
     E   r_nj = eta_j N(z_n; mu_j, b_j) / sum_k eta_k N(z_n; mu_k, b_k)         z_n of this class only
     M   N_j = sum_n r_nj,  mu_j = sum_n r_nj z_n / N_j,  b_j = sum_n r_nj z_n^2 / N_j - mu_j^2,  eta_j = N_j / n
 
-A sample of weight w counts as w samples. (Bishop 2006, section 9.2; seeding: Arthur and Vassilvitskii 2007, k-means++.)
+A sample of weight w counts as w samples. `start` gives a class of few samples fewer components and pooled variances,
+because EM would put a component on each sample, with no variance.
+(Bishop 2006, section 9.2; seeding: Arthur and Vassilvitskii 2007, k-means++.)
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ EM_TOLERANCE = 1e-3
 """EM stops when the mean log-likelihood of a sample gains less than this, in nats (scikit-learn's default)."""
 DEAD = 0.5
 """A component that explains less than half a sample is re-seeded."""
+SAMPLES_PER_COMPONENT = 2
+"""`start` gives a class at most one component for so many samples."""
 
 
 @dataclass(frozen=True)
@@ -73,30 +77,69 @@ class ClassSamples:
             yield classes, self.z[index].double() - self.centre[classes, None], self.weights[index] * mask
 
 
-def fit(samples: ClassSamples, components: int, floor: float, generator: torch.Generator) -> Mixtures:
-    """k-means++ seeds, a few Lloyd steps, then EM to convergence; components that die are re-seeded."""
+def start(samples: ClassSamples, present: Mixtures, floor: float, generator: torch.Generator) -> Mixtures:
+    """As `fit`, but a class of n samples uses at most n / 2 components, at least one. If these are fewer than there
+    are, its variances are those pooled over all classes, and its other components have the weight 0. A class without
+    samples keeps its `present` mixture."""
+    components = present.weights.shape[1]
+    most = (samples.counts // SAMPLES_PER_COMPONENT).clamp(1, components)
+    few = most < components
+    if not bool(few.any()):
+        return fit(samples, components, floor, generator)
+    fitted = fit(samples, components, floor, generator, torch.arange(components, device=most.device) < most[:, None])
+    variances = torch.where(few[:, None, None], pooled_variance(samples).clamp(min=floor), fitted.variances)
+    there = (samples.counts > 0)[:, None]
+    return Mixtures(
+        torch.where(there, fitted.weights, present.weights),
+        torch.where(there[..., None], fitted.means, present.means),
+        torch.where(there[..., None], variances, present.variances),
+    )
+
+
+def pooled_variance(samples: ClassSamples) -> Tensor:
+    """[M] the mean squared distance of a sample to the mean of its class."""
+    total = torch.zeros(samples.size, dtype=torch.float64, device=samples.z.device)
+    for _, z, weight in samples.chunks():
+        total += (z.square() * weight[..., None]).sum((0, 1))
+    return total / samples.mass.sum()
+
+
+def fit(
+    samples: ClassSamples,
+    components: int,
+    floor: float,
+    generator: torch.Generator,
+    used: Tensor | None = None,
+) -> Mixtures:
+    """k-means++ seeds, a few Lloyd steps, then EM to convergence; components that die are re-seeded. `used` [C, K] says
+    which components take part; None: all."""
     seeds = seed_means(samples, components, generator)
-    mixtures = Mixtures(torch.full_like(seeds[..., 0], 1 / components), seeds, torch.ones_like(seeds))
+    weights = torch.ones_like(seeds[..., 0]) if used is None else used.to(seeds.dtype)
+    mixtures = Mixtures(weights / weights.sum(1, keepdim=True), seeds, torch.ones_like(seeds))
     for _ in range(LLOYD_STEPS):
-        moved, _ = step(samples, mixtures, floor, hard=True)
+        moved, _ = step(samples, mixtures, floor, hard=True, used=used)
         mixtures = replace(mixtures, means=moved.means)
-    mixtures, _ = step(samples, mixtures, floor, hard=True)
-    return maximise(samples, mixtures, floor, generator)
+    mixtures, _ = step(samples, mixtures, floor, hard=True, used=used)
+    return maximise(samples, mixtures, floor, generator, used)
 
 
-def maximise(samples: ClassSamples, mixtures: Mixtures, floor: float, generator: torch.Generator) -> Mixtures:
+def maximise(
+    samples: ClassSamples, mixtures: Mixtures, floor: float, generator: torch.Generator, used: Tensor | None = None
+) -> Mixtures:
     """EM from `mixtures` until the likelihood settles."""
     previous = -float("inf")
     for _ in range(EM_STEPS):
-        mixtures, likelihood = step(samples, mixtures, floor)
-        mixtures, revived = revive(samples, mixtures, generator)
+        mixtures, likelihood = step(samples, mixtures, floor, used=used)
+        mixtures, revived = revive(samples, mixtures, generator, used)
         if likelihood - previous < EM_TOLERANCE and not revived:
             break
         previous = likelihood
     return mixtures
 
 
-def step(samples: ClassSamples, mixtures: Mixtures, floor: float, hard: bool = False) -> tuple[Mixtures, float]:
+def step(
+    samples: ClassSamples, mixtures: Mixtures, floor: float, hard: bool = False, used: Tensor | None = None
+) -> tuple[Mixtures, float]:
     """One EM step and the mean log-likelihood before it; `hard` gives each sample to its best component (Lloyd).
 
     A component that explains nothing keeps its mean and variance and gets weight zero.
@@ -105,6 +148,7 @@ def step(samples: ClassSamples, mixtures: Mixtures, floor: float, hard: bool = F
     natural, constant = natural_parameters(mixtures.means - centre, mixtures.variances.log(), -math.inf)
     quadratic, linear = natural.chunk(2, -1)
     bias = constant + mixtures.weights.clamp(min=torch.finfo(torch.float64).tiny).log()
+    bias = bias if used is None else bias.masked_fill(~used, -math.inf)
     mass = torch.zeros_like(mixtures.weights)
     first, second = torch.zeros_like(mixtures.means), torch.zeros_like(mixtures.means)
     likelihood = torch.zeros((), dtype=torch.float64, device=bias.device)
@@ -127,7 +171,9 @@ def step(samples: ClassSamples, mixtures: Mixtures, floor: float, hard: bool = F
     return Mixtures(weights, means, variances), float(likelihood / samples.mass.sum())
 
 
-def revive(samples: ClassSamples, mixtures: Mixtures, generator: torch.Generator) -> tuple[Mixtures, bool]:
+def revive(
+    samples: ClassSamples, mixtures: Mixtures, generator: torch.Generator, used: Tensor | None = None
+) -> tuple[Mixtures, bool]:
     """Move each dead component to a sample far from the living ones, with its class's mean variance and weight 1/K.
 
     A class with no more samples than components keeps its dead ones: there is nothing left for them to explain.
@@ -135,6 +181,7 @@ def revive(samples: ClassSamples, mixtures: Mixtures, generator: torch.Generator
     components = mixtures.weights.shape[1]
     mass = mixtures.weights * samples.mass[:, None]
     dead = (mass < DEAD) & (samples.counts > components)[:, None]
+    dead = dead if used is None else dead & used
     if not bool(dead.any()):
         return mixtures, False
     living = (mixtures.weights * ~dead)[..., None]

@@ -19,5 +19,9 @@ class DataError(DsuiError):
     """A data set is missing, incomplete or unreadable; the sentence names the file and what to do."""
 
 
+class ModelError(DsuiError):
+    """An ONNX file cannot be used; the sentence names the file and what to do."""
+
+
 class RunError(DsuiError):
     """The folder of a run cannot be used for this; the sentence names the file and what to do."""

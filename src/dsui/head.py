@@ -13,23 +13,30 @@ posterior is 0 or 1. softmax(l) is therefore a tempered posterior; `log_joint` i
 
 The variational reading: with mu_ij ~ q = N(a_ij, b_ij) the expected log-likelihood of a component is
 E_q ln N(z; mu, b) = ln N(z; a, b) - M/2, so plugging in the means is exact up to a constant.
+
+`family` puts another distribution in the place of N, and `covariance` another covariance (`dsui.families`). The means,
+the tie, the tempered scores and the prior stay the same.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from dsui import em
 from dsui.checks import check_at_least, check_choice, check_features, check_labels, check_positive
-from dsui.density import Precision, gaussian_log_prob, mixture_log_prob, mixture_mean
-from dsui.divergence import divergence_from_standard_normal, mixture_divergence
+from dsui.density import Precision, mixture_log_prob, mixture_mean
+from dsui.divergence import mixture_divergence
+from dsui.families import registry
+from dsui.families.expectation_maximisation import maximise
+from dsui.families.family import Components, Family
+from dsui.families.gaussian import Gaussian
+from dsui.head_output import HeadOutput
 from dsui.matrix_product import product
 from dsui.projection import SphereProjection
 
@@ -46,51 +53,17 @@ SMALLEST_WEIGHT = 1e-6
 """A component that explains nothing after EM keeps this weight, so that its logit stays finite."""
 
 
-@dataclass(frozen=True, eq=False)
-class HeadOutput:
-    """What the head knows of a batch; densities are float64 where `precision` is exact."""
-
-    logits: Tensor
-    """[B, C] y_i = s W_i z, the classifier stream."""
-    class_scores: Tensor
-    """[B, C] l_i, tempered inside the mixture."""
-    features: Tensor
-    """[B, M] z."""
-    norm: Tensor
-    """[B] |h|, what the projection drops."""
-    component_log_prob: Tensor
-    """[B, C, K] ln N(z; mu_ij, diag b_ij)."""
-    log_mixing: Tensor
-    """[C, K] ln eta."""
-    log_prior: Tensor
-    """[C] ln omega."""
-
-    @cached_property
-    def log_joint(self) -> Tensor:
-        """[B, C] ln omega_i + ln GMM_i(z), untempered; computed on first use, as most objectives do not need it."""
-        return self.log_prior + mixture_log_prob(self.component_log_prob, self.log_mixing)
-
-    def rows(self, rows: slice) -> HeadOutput:
-        """The same for a part of the batch."""
-        return HeadOutput(
-            logits=self.logits[rows],
-            class_scores=self.class_scores[rows],
-            features=self.features[rows],
-            norm=self.norm[rows],
-            component_log_prob=self.component_log_prob[rows],
-            log_mixing=self.log_mixing,
-            log_prior=self.log_prior,
-        )
-
-
 class MoGMMHead(nn.Module):
     """Replaces a classifier's last linear layer; every method takes raw features [B, in_features].
 
     `logit_scale` is learned; a number is M times its start value, None fixes it at 1. `temperature` None means
     max(1, M / 64). `precision` holds in training mode, `evaluation_precision` in evaluation mode; set the latter to
-    "fast" for a device without float64 units. `covariance` can only be "diagonal", as in the paper.
+    "fast" for a device without float64 units. `family` names what components are (`dsui.families.registry`);
+    `covariance` is that of Gaussians: "diagonal" as in the paper, "tied", one full matrix for all, or "low-rank", a
+    diagonal and `rank` directions for each.
     """
 
+    log_variances: nn.Parameter
     mixing_logits: Tensor
     class_prior: Tensor
     temperature: Tensor
@@ -104,9 +77,11 @@ class MoGMMHead(nn.Module):
         logit_scale: Literal["learned"] | float | None = "learned",
         temperature: float | None = None,
         variance_floor: float = 1e-3,
-        covariance: Literal["diagonal"] = "diagonal",
+        covariance: registry.Covariance = "diagonal",
         precision: Precision = "fast",
         evaluation_precision: Precision = "exact",
+        family: str = "gaussian",
+        rank: int | None = None,
     ) -> None:
         super().__init__()
         temperature = max(1.0, in_features / 64) if temperature is None else temperature
@@ -120,7 +95,7 @@ class MoGMMHead(nn.Module):
             raise ValueError(f"logit_scale must be 'learned', a number to start from, or None, got {start!r}.")
         if start is not None:
             check_positive("logit_scale", start)
-        check_choice("covariance", covariance, ("diagonal",))
+        name = registry.name_of(family, covariance, rank, project)
         check_choice("precision", precision, PRECISIONS)
         check_choice("evaluation_precision", evaluation_precision, PRECISIONS)
         self.in_features, self.num_classes, self.components = in_features, num_classes, components
@@ -129,11 +104,14 @@ class MoGMMHead(nn.Module):
         self.projection = SphereProjection(in_features) if project else None
         shape = (num_classes, components, in_features)
         self.means = nn.Parameter(MEANS_AT_START * torch.randn(shape))
-        self.log_variances = nn.Parameter(torch.zeros(shape))
+        found = registry.find(name)
+        self.register_parameter("log_variances", nn.Parameter(torch.zeros(shape)) if found.has_variances else None)
         self.mixing_logits = nn.Parameter(torch.zeros(shape[:2]))
         self.log_logit_scale = None if start is None else nn.Parameter(torch.tensor(math.log(start / in_features)))
         self.register_buffer("class_prior", torch.full((num_classes,), 1 / num_classes))
         self.register_buffer("temperature", torch.tensor(float(temperature)))
+        ranks = {} if rank is None else {"rank": rank}
+        self.family: Family = found(num_classes, components, in_features, variance_floor, **ranks)
 
     @property
     def mixing_weights(self) -> Tensor:
@@ -142,7 +120,7 @@ class MoGMMHead(nn.Module):
 
     @property
     def variances(self) -> Tensor:
-        """[C, K, M] b = exp(b~), at least the floor."""
+        """[C, K, M] b = exp(b~), at least the floor; only of a family that has them."""
         return self.log_variances.exp().clamp(min=self.variance_floor)
 
     @property
@@ -186,9 +164,10 @@ class MoGMMHead(nn.Module):
 
     def frozen_log_joint(self, features: Tensor) -> Tensor:
         """[B, C] ln omega_i + ln GMM_i(z) of the `features` of a forward pass; its gradient reaches them alone."""
-        floor = math.log(self.variance_floor)
-        means, log_variances = self.means.detach(), self.log_variances.detach()
-        components = gaussian_log_prob(features, means, log_variances, self._active_precision, floor)
+        log_variances = None if self.log_variances is None else self.log_variances.detach()
+        fixed = {name: each.detach() for name, each in self.family.named_parameters()}
+        inputs = (features, self.means.detach(), log_variances, self._active_precision)
+        components: Tensor = functional_call(self.family, fixed, inputs) if fixed else self.family(*inputs)
         return self.class_prior.log() + mixture_log_prob(components, self.mixing_logits.detach().log_softmax(1))
 
     def regularizer(self, kind: Regularizer = "reg", log_mixing: Tensor | None = None) -> Tensor:
@@ -199,15 +178,22 @@ class MoGMMHead(nn.Module):
         Kullback-Leibler divergence to a standard normal and a uniform categorical prior.
         It uses b = exp(b~) without the floor, so that -ln b raises a variance that fell below it.
         `log_mixing` is the ln eta of a forward pass with these parameters, to save computing it again.
+        Another family puts its own divergence in the place of the Gaussian's, 1/2 sum_m (...). All of them have one in
+        closed form: from the standard normal, on the sphere from the uniform distribution.
         """
         check_choice("regularizer", kind, REGULARIZERS)
         if log_mixing is None:
             log_mixing = self.mixing_logits.log_softmax(1)
         if kind == "kl":
             categorical = log_mixing.exp() * (log_mixing + math.log(self.components))
-            return (categorical + divergence_from_standard_normal(self.means, self.log_variances)).sum()
+            return (categorical + self.family.divergence(self.means, self.log_variances)).sum()
         through_mixing = kind == "reg-paper"
-        return mixture_divergence(self.means, self.log_variances, log_mixing, self.class_prior, through_mixing)
+        if isinstance(self.family, Gaussian):
+            return mixture_divergence(self.means, self.log_variances, log_mixing, self.class_prior, through_mixing)
+        weights = self.class_prior[:, None] * log_mixing.exp()
+        divergences = self.family.divergence(self.means, self.log_variances)
+        own = (weights if through_mixing else weights.detach()) * divergences
+        return (weights * (log_mixing + math.log(self.components)) + own).sum()
 
     @torch.no_grad()
     def set_class_prior(self, counts: Tensor | Sequence[float]) -> None:
@@ -221,13 +207,19 @@ class MoGMMHead(nn.Module):
 
     @torch.no_grad()
     def initialize(self, x: Tensor, y: Tensor, generator: torch.Generator | None = None) -> None:
-        """Start the mixture of every class from the features of that class: k-means++ and EM (`dsui.em`).
+        """Start the mixture of every class from the features of that class: k-means++ and EM (`dsui.em.start`).
 
-        Features are projected as by `project`: with the statistics of x itself in training mode, with the
-        running ones in evaluation mode. Without a generator the same data give the same start.
+        Features are projected as by `project`, in training mode with the statistics of x itself. Without a generator
+        the same data give the same start. A class without samples keeps its mixture.
         """
-        samples = self._class_samples(x, y)
-        self.adopt(em.fit(samples, self.components, self.variance_floor, generator or _fixed_generator()))
+        samples = self._class_samples(x, y, least=0)
+        mixtures = em.start(samples, self._mixtures, self.variance_floor, generator or _fixed_generator())
+        if isinstance(self.family, Gaussian):
+            self.adopt(mixtures)
+            return
+        log_variances = mixtures.variances.log() if self.family.has_variances else None
+        start = Components(mixtures.weights, mixtures.means, log_variances)
+        self._take(maximise(self.family, start, samples.z, y))
 
     @torch.no_grad()
     def refit(self, x: Tensor, y: Tensor) -> None:
@@ -235,9 +227,12 @@ class MoGMMHead(nn.Module):
 
         The class weights are tied to the means, so the classifier moves with them.
         """
-        samples = self._class_samples(x, y)
-        current = em.Mixtures(self.mixing_weights.double(), self.means.double(), self.variances.double())
-        self.adopt(em.maximise(samples, current, self.variance_floor, _fixed_generator()))
+        samples = self._class_samples(x, y, least=2)
+        if isinstance(self.family, Gaussian):
+            self.adopt(em.maximise(samples, self._mixtures, self.variance_floor, _fixed_generator()))
+            return
+        start = Components(self.mixing_weights, self.means, self.log_variances)
+        self._take(maximise(self.family, start, samples.z, y))
 
     def extra_repr(self) -> str:
         return (
@@ -265,25 +260,31 @@ class MoGMMHead(nn.Module):
         return mixture_mean(self.means, (log_mixing + self.log_logit_scale).exp())
 
     def _component_log_prob(self, z: Tensor) -> Tensor:
-        floor = math.log(self.variance_floor)
-        return gaussian_log_prob(z, self.means, self.log_variances, self._active_precision, floor)
+        return self.family.log_prob(z, self.means, self.log_variances, self._active_precision)
 
-    def _class_samples(self, x: Tensor, y: Tensor) -> em.ClassSamples:
+    @property
+    def _mixtures(self) -> em.Mixtures:
+        variances = self.variances if self.family.has_variances else torch.ones_like(self.means)
+        return em.Mixtures(self.mixing_weights.double(), self.means.double(), variances.double())
+
+    def _class_samples(self, x: Tensor, y: Tensor, least: int) -> em.ClassSamples:
         check_features(x, self.in_features, training=False)
         check_labels(y.cpu(), len(x), self.num_classes)
         counts = torch.bincount(y, minlength=self.num_classes)
         fewest = int(counts.argmin())
-        if counts[fewest] < 2:
-            raise ValueError(
-                f"class {fewest} has {int(counts[fewest])} samples; a mixture needs at least two of every class."
-            )
+        if counts[fewest] < least:
+            raise ValueError(f"class {fewest} has {int(counts[fewest])} samples; refitting needs two of every class.")
         return em.ClassSamples(self._project(x)[0], y, self.num_classes)
 
     def adopt(self, mixtures: em.Mixtures) -> None:
-        """Take mixtures as they are."""
-        self.means.copy_(mixtures.means)
-        self.log_variances.copy_(mixtures.variances.log())
-        self.mixing_logits.copy_(mixtures.weights.clamp(min=SMALLEST_WEIGHT).log())
+        """Take mixtures of Gaussians as they are."""
+        self._take(Components(mixtures.weights, mixtures.means, mixtures.variances.log()))
+
+    def _take(self, components: Components) -> None:
+        self.means.copy_(components.means)
+        if components.log_variances is not None:
+            self.log_variances.copy_(components.log_variances)
+        self.mixing_logits.copy_(components.weights.clamp(min=SMALLEST_WEIGHT).log())
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         found = state_dict.get(f"{prefix}means", self.means).shape

@@ -51,16 +51,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dsui.balancing import balanced as balanced_output
 from dsui.checks import check_choice, check_labels
+from dsui.companions import COMPANIONS, Companion, check_companion, companion_loss
 from dsui.density import LN_2PI
 from dsui.errors import DivergenceError
-from dsui.head import REGULARIZERS, HeadOutput, MoGMMHead, Regularizer
+from dsui.head import REGULARIZERS, MoGMMHead, Regularizer
+from dsui.head_output import HeadOutput
 
 Objective = Literal["bounded", "posterior", "sgvb", "literal", "printed-stable", "released"]
 
 PAPER_RHO = 4.0
 """The default of the two objectives that are printed as a pull and a push of log-densities."""
 PRINTED = ("literal", "printed-stable")
+TEMPERED = ("bounded", "posterior", "sgvb")
+"""The objectives made of tempered class scores."""
 LOG_FLOOR = math.log(1e-8)
 DIVERGED = 100.0
 """`literal` stops when the mean log-density of the other classes passes -100 nats per feature dimension;
@@ -75,8 +80,10 @@ class DualSupervisedLoss:
     """`loss(out, y, head)` is the whole objective; `loss.terms` then holds its parts, detached.
 
     rho defaults to 1, for `literal` and `printed-stable` to the paper's 4. `regularizer` None leaves Reg out.
-    terms: "cross_entropy", "dual" (the objective's own part) and, where there is one, "regularizer" (without gamma);
-    for `literal` also "own_log_density", ln(w_t GMM_t) / M.
+    `balance` makes the components of a class explain equally many of its samples (`dsui.balancing`).
+    `companion` adds another loss, `companion_weight` times (`dsui.companions`).
+    terms: "cross_entropy", "dual" (the objective's own part) and, where there are such, "regularizer" and the companion
+    by its name, both without their factors; for `literal` also "own_log_density", ln(w_t GMM_t) / M.
     """
 
     def __init__(
@@ -85,23 +92,38 @@ class DualSupervisedLoss:
         rho: float | None = None,
         gamma: float = 1e-4,
         regularizer: Regularizer | None = "reg",
+        companion: Companion | None = None,
+        companion_weight: float = 1.0,
+        balance: bool = False,
     ) -> None:
         check_choice("objective", objective, get_args(Objective))
+        check_choice("companion", companion, (*COMPANIONS, None))
         check_choice("regularizer", regularizer, (*REGULARIZERS, None))
         if rho is None:
             rho = PAPER_RHO if objective in PRINTED else 1.0
-        for name, value in (("rho", rho), ("gamma", gamma)):
+        for name, value in (("rho", rho), ("gamma", gamma), ("companion_weight", companion_weight)):
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name} must be finite and not negative, got {value}.")
         self.objective, self.rho, self.gamma, self.regularizer = objective, rho, gamma, regularizer
+        if balance and objective not in TEMPERED:
+            raise ValueError(
+                f"the objective {objective} is made of untempered densities, whose components are not balanced; choose "
+                f"{' or '.join(TEMPERED)}."
+            )
+        self.companion, self.companion_weight, self.balance = companion, companion_weight, balance
         self.terms: dict[str, Tensor] = {}
 
     def __call__(self, out: HeadOutput, y: Tensor, head: MoGMMHead, weights: Tensor | None = None) -> Tensor:
         """`weights` [B] say how much each sample counts; their mean is 1. Only `bounded` takes them."""
         check_labels(y, *out.logits.shape)
         check_bounded(self.objective, projects=head.projection is not None)
+        check_companion(self.companion, projects=head.projection is not None)
         if weights is not None and self.objective != "bounded":
             raise ValueError(f"the objective {self.objective} takes no weights of samples; choose bounded.")
+        if weights is not None and self.companion is not None:
+            raise ValueError(f"the companion {self.companion} takes no weights of samples; leave one of the two out.")
+        if self.balance:
+            out = balanced_output(out, y, head.temperature)
         parts = {"cross_entropy": cross_entropy(out.logits, y, weights), "dual": self._dual(out, y, head, weights)}
         total = parts["cross_entropy"] + parts["dual"]
         if self.regularizer is not None:
@@ -110,6 +132,9 @@ class DualSupervisedLoss:
                 released_regularizer(head) if released else head.regularizer(self.regularizer, out.log_mixing)
             )
             total = torch.add(total, parts["regularizer"], alpha=self.gamma)
+        if self.companion is not None:
+            parts[self.companion] = companion_loss(self.companion, out, y, head)
+            total = torch.add(total, parts[self.companion], alpha=self.companion_weight)
         if self.objective == "literal":
             parts[OWN_DENSITY] = own(out.log_joint, y).mean() / head.in_features
         self.terms = {name: part.detach() for name, part in parts.items()}

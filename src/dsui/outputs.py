@@ -17,7 +17,7 @@ SMALLEST_SHARE = 1e-6
 
 def share_of_radius(norm: Tensor, features: int) -> Tensor:
     """min(1, |h| / sqrt(M)): where in the ball of radius sqrt(M) a feature of length |h| lies. [N] -> [N]"""
-    return (norm / math.sqrt(features)).clamp(SMALLEST_SHARE, 1)
+    return (norm / math.sqrt(features)).clamp(SMALLEST_SHARE, 1.0)
 
 
 @dataclass(frozen=True, eq=False)

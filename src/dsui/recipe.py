@@ -24,6 +24,8 @@ ADDED_LATER = (
     "layer_decay",
     "smallest_crop",
     "jitter",
+    "balance",
+    "patience",
 )
 """Fields that the first recipes did not have. Their defaults are what those recipes did, and a run with these defaults
 is identified without them, so that runs, rows and cells made before keep their names."""
@@ -92,6 +94,12 @@ class Recipe:
     """Weight of the loss of a mixed copy of the batch (`dsui.training.copies`); 0 is off."""
     clip: float = 0.0
     """Largest norm of the gradient; 0 is off."""
+    balance: Literal["none", "sampling", "logits"] = "none"
+    """For classes of uneven size: "sampling" draws all classes equally often (`dsui.data.sampling`), "logits" adjusts
+    the logits in the loss (`dsui.methods.method`)."""
+    patience: int = 0
+    """Epochs without a lower held-out loss after which training stops; the best weights are kept
+    (`dsui.training.early_stopping`). 0: it never stops early."""
     freeze_until: str = ""
     """The first layer of the backbone that is trained: those before it stay as they are (`dsui.backbones.freezing`).
     "head": none of the backbone is trained; empty: all of it."""
@@ -155,6 +163,7 @@ class Recipe:
             yield key, 0 <= getattr(self, key) < math.inf, "at least 0 and finite"
         for key in ("backbone_rate", "layer_decay"):
             yield key, 0 < getattr(self, key) <= LARGEST_FACTOR, f"above 0 and at most {LARGEST_FACTOR}"
+        yield "patience", 0 <= self.patience <= MOST_EPOCHS, f"between 0 and {MOST_EPOCHS:,}"
         yield "doubles_weight", 0 < self.doubles_weight < math.inf, "positive and finite"
         yield "ema_decay", 0 < self.ema_decay < 1, "between 0 and 1, both excluded"
         yield "swa_start", 0 <= self.swa_start < 1, "at least 0 and below 1"

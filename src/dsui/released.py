@@ -20,7 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dsui.density import mixture_mean
-from dsui.head import HeadOutput, MoGMMHead
+from dsui.head import MoGMMHead
+from dsui.head_output import HeadOutput
 
 SLOPE = 0.2
 DRIFT = 1e-8

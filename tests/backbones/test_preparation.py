@@ -1,4 +1,7 @@
-"""What becomes of a photograph: the centre, or all of it between bars, at the speed of the decoder."""
+"""What becomes of a photograph: the centre, or all of it between bars, at the speed of the decoder; and long strips.
+
+What the own preparations of libraries give is compared where they are loaded.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import pytest
 from PIL import ExifTags, Image
 from sklearn.datasets import load_sample_image
 
+from dsui.backbones import preparation as preparations
 from dsui.backbones.preparation import GREY, Fit, Preparation
 from dsui.data import decode
 from dsui.data.decode import central_square, decode_image, pixels, prepared, read_pixels
@@ -99,3 +103,22 @@ def test_facts_come_back(fit: Fit) -> None:
     way = Preparation(size=64, edge=64, fit=fit, mean=(0.5,), std=(0.5,))
     assert Preparation.of(64, (0.5,), (0.5,), way.facts()) == way
     assert pixels(way.apply(Image.new("RGB", (900, 1)))).shape == (3, 64, 64)
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "lanczos"])
+@pytest.mark.parametrize("shape", [(300, 411), (1300, 97)])
+def test_a_long_strip_gives_the_same_pixels_without_resizing_all_of_it(
+    monkeypatch: pytest.MonkeyPatch, interpolation: str, shape: tuple[int, int]
+) -> None:
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8))
+    prepare = Preparation(size=56, edge=64, interpolation=interpolation)
+    whole = np.asarray(prepare.apply(noise)).astype(int)
+    monkeypatch.setattr(preparations, "LARGEST_RESIZED", 0)
+    part = np.asarray(prepare.apply(noise)).astype(int)
+    assert abs(whole - part).max() <= 1  # one rounding to 8 bits
+    assert (whole != part).mean() < 0.005  # 0.0014 at most when written
+
+
+def test_a_strip_whose_resized_form_would_fill_the_memory_is_prepared() -> None:
+    strip = Image.new("L", (1, 5_000_000), 7)  # 256 x 1,280,000,000 pixels at the edge of 256
+    assert Preparation(size=224, edge=256).apply(strip).getextrema() == (7, 7)

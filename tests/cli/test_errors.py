@@ -123,7 +123,7 @@ def test_too_little_memory_is_a_sentence_and_other_faults_are_not_disguised(
         def command() -> None:
             raise fault
 
-        monkeypatch.setattr("dsui.cli.app", command)
+        monkeypatch.setattr("dsui.cli.application.app", command)
         main()
 
     for fault in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")):
@@ -159,7 +159,7 @@ def test_a_mistake_is_one_sentence_and_exit_status_one(
     def fail() -> None:
         raise DsuiError("runs/a does not exist; train it first.")
 
-    monkeypatch.setattr("dsui.cli.app", fail)
+    monkeypatch.setattr("dsui.cli.application.app", fail)
     with pytest.raises(SystemExit) as leaving:
         main()
     assert leaving.value.code == 1

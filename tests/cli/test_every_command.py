@@ -25,8 +25,9 @@ from dsui.runs.checkpoint import SHORTEST_PAUSE
 from tests.support.command_line import dsui, exit_status
 
 Words = tuple[str, ...]
-LONG: set[Words] = {("demo",), ("verify",)}
-"""Commands that train for longer than a test here may take; their own tests look at what they print."""
+LONG: set[Words] = {("demo",), ("verify",), ("bench",), ("serve",)}
+"""Commands that train or measure for longer than a test here may take, or end only when told to. Their own tests look
+at what they print."""
 
 
 def _found(group: Any, path: Words = ()) -> Iterator[tuple[Words, Any]]:
@@ -94,6 +95,12 @@ class Place:
         settings += ["--calibration", "0.1"]
         return ["train", "--data", "digits", *settings, "--device", "cpu", "--out", self.folder / out]
 
+    def predictions(self, name: str) -> Path:
+        """The file of a stream of one image, whose score is in the middle."""
+        file = self.folder / f"{name}.csv"
+        file.write_text("file,label,uncertainty,decision,error\na.png,3,0.0,,\n", encoding="utf-8")
+        return file
+
     def calls(self, name: str) -> dict[Words, list[object]]:
         """Every command so that it succeeds; `name` is for what it writes."""
         return {
@@ -107,10 +114,13 @@ class Place:
             ("reproduce",): ["reproduce", self.folder / "grid.yaml", "--out", self.folder / "study", "--device", "cpu"],
             ("report",): ["report", self.run, "--out", self.folder / f"{name}.html", "--root", self.folder],
             ("predict",): ["predict", self.run, self.folder / "image.png"],
+            ("monitor",): ["monitor", self.predictions(name), "--run", self.run],
             ("threshold",): ["threshold", self.run, "--risk", "", "--coverage", "0.5"],
+            ("export",): ["export", self.run, self.folder / f"{name}.onnx"],
             ("data", "list"): ["data", "list"],
             ("data", "get"): ["data", "get", "digits"],
             ("data", "check"): ["data", "check", "digits"],
+            ("data", "suspects"): ["data", "suspects", self.run, "--out", self.folder / f"suspects-{name}.html"],
             ("info",): ["info"],
         }
 
@@ -130,22 +140,32 @@ def _section(each: Any) -> Any:
 
 
 JSON_KEYS: dict[Words, set[str]] = {
-    ("train",): {"run", "weights", "seconds", "figures", "epochs", "seed"},
+    ("train",): {"run", "weights", "seconds", "figures", "epochs", "best_epoch", "seed"},
     ("embed",): {"file", "images", "features", "classes"},
     ("evaluate",): {"run", "task", "score", "metrics"},
     ("compare",): {"columns", "lines", "note"},
     ("reproduce",): {"study", "cells", "table", "files"},
     ("report",): {"page", "bytes", "figures"},
     ("predict",): {"file", "label", "uncertainty", "error"},
+    ("monitor",): {"alarm", "false_alarm", "images", "skipped", "sentence", "monitors"},
     ("threshold",): {"accepting_by", "asked", "thresholds", "calibration", "sets", "saved", "obstacle"},
+    ("export",): {"file", "bytes", "outputs", "thresholds", "agreement"},
     ("data", "list"): {"name", "present", "licence", "source"},
     ("data", "get"): {"name", "root", "fetched", "check"},
-    ("data", "check"): {"name", "splits", "absent", "problems"},
+    ("data", "check"): {"name", "splits", "absent", "problems", "remarks", "passed_over"},
+    ("data", "suspects"): {"run", "page", "images", "contradicted", "evidence", "suspects"},
     ("info",): {"versions", "machine", "data"},
 }
 ROWS: set[Words] = {("evaluate",), ("predict",)}
 """Print rows as they come, one JSON object to a line."""
-PRINTS_WHEN_QUIET: set[Words] = {("compare",), ("predict",), ("threshold",), ("data", "list"), ("info",)}
+PRINTS_WHEN_QUIET: set[Words] = {
+    ("compare",),
+    ("predict",),
+    ("threshold",),
+    ("monitor",),
+    ("data", "list"),
+    ("info",),
+}
 """Commands whose output is their purpose print it also with --quiet."""
 
 
@@ -176,7 +196,9 @@ def test_a_quiet_command_prints_nothing_but_its_output(path: Words, place: Place
 def test_the_figures_of_a_run_are_those_of_its_log(place: Place) -> None:
     content = json.loads(dsui(*place.training("logged"), "--json").stdout)
     rows = [json.loads(line) for line in (place.folder / "logged" / "log.jsonl").read_text().splitlines()]
-    figures = {name: rows[-1][name] for name in ("loss", "cross_entropy", "accuracy", "held_out_accuracy")}
+    figures = {
+        name: rows[-1][name] for name in ("loss", "cross_entropy", "accuracy", "held_out_accuracy", "held_out_loss")
+    }
     assert content["figures"] == figures
     assert content["seconds"] == round(sum(row["seconds"] for row in rows), 3)
     assert Path(content["weights"]).is_file()

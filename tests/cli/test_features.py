@@ -123,3 +123,14 @@ def test_a_run_on_images_refuses_features(place: Path) -> None:
 
     result = dsui("evaluate", run(), "--foreign", f"features:{place / 'foreign.npz'}", "--tasks", "ood", "--quiet")
     assert "are features, and this run was trained on images" in str(result.exception)
+
+
+def test_a_run_on_features_with_saved_thresholds_predicts(place: Path) -> None:
+    saved = place / "thresholds"
+    train = ["train", "--data", f"features:{place / 'digits.npz'}", "--set", "epochs=2", "--out", saved, "--quiet"]
+    for command in (train, ["threshold", saved, "--coverage", "0.9", "--save", "--quiet"]):
+        result = dsui(*command)
+        assert result.exit_code == 0, result.output
+    result = dsui("predict", saved, place / "foreign.npz")
+    assert result.exit_code == 0, result.output
+    assert {row["decision"] for row in csv.DictReader(io.StringIO(result.stdout))} <= {"accept", "reject"}

@@ -36,16 +36,16 @@ def test_ctrl_c_while_loading_is_one_sentence_and_status_130() -> None:
 
 TERMINATED = """
 import os, signal, sys, tempfile, time
-import dsui.cli
+import dsui.cli.application
 
 def work():
     with tempfile.TemporaryDirectory(dir=sys.argv[1]):
         os.kill(os.getpid(), int(sys.argv[2]))
         time.sleep(30)
 
-dsui.cli.app = work
+dsui.cli.application.app = work
 signal.signal(int(sys.argv[2]), signal.SIG_DFL)  # which nohup and scripts in the background change
-dsui.cli.main()
+dsui.cli.application.main()
 """
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dsui.cli.output import print_json
+from dsui.cli.json_output import print_json
 
 
 def test_nan_and_infinity_become_null_and_paths_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -231,6 +231,23 @@ def test_few_steps_in_an_epoch_are_told_of(tmp_path: Path) -> None:
     assert "an epoch; --set" not in works(*quick).stderr
 
 
+def test_uneven_classes_and_files_that_are_passed_over_are_told_of_before_training(tmp_path: Path) -> None:
+    data = digits_in_files(tmp_path / "mine")
+    for file in sorted((data / "digit 2").iterdir())[12:]:
+        file.unlink()
+    shutil.copytree(data / "digit 0", data / "digit 0" / "copies")
+    train = [*TRAIN, *SHAPE, "--data", f"folder:{data}", "--calibration", "0", "--out"]
+    told = works(*train, tmp_path / "a").stderr
+    assert "Classes are uneven: digit 2 has " in told
+    assert f"60 files are passed over; `dsui data check folder:{data}` names them and says why." in told
+    assert "Classes are uneven" not in works(*train, tmp_path / "b", "--balance", "logits").stderr
+    few = [*train, tmp_path / "c", "--method", "dsui", "--set", "initialize=true", "--set", "density_warm_up=1"]
+    assert (
+        "Class digit 2 has fewer than 16 images, too few for 8 components"
+        in works(*few, "--set", "components=8").stderr
+    )
+
+
 def test_images_that_are_not_where_they_were_are_told_of_with_the_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,11 +23,11 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from dsui.cli import app, main
-from dsui.cli.predict import _to_json
+from dsui.cli.prediction_rows import to_json_lines
 from dsui.data.registry import load
 from dsui.deploy.predictor import Predictor
-from dsui.deploy.rows import PredictionRow
 from dsui.runs.files import open_exclusively
+from dsui.runtime.rows import PredictionRow
 
 SHAPE = ["--size", "8", "--channels", "1"]
 OPTIONS = [*SHAPE, "--backbone", "small", "--recipe", "demo", "--device", "cpu", "--quiet"]
@@ -194,7 +194,7 @@ def test_an_interrupted_command_keeps_its_rows_and_the_former_file(
         yield from sorted(paths[0].iterdir())[:55]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dsui.data.folder.image_files", interrupted)
+    monkeypatch.setattr("dsui.data.image_files.image_files", interrupted)
     (tmp_path / "p.csv").write_text("former")
     chosen: list[str | Path] = [place.run, place.noise, "--batch", "10"]
     answer = dsui(*chosen, "--out", tmp_path / "p.csv")
@@ -221,7 +221,7 @@ def test_what_was_written_can_be_read_while_it_grows(
             seen.append(growing.read_text().count("\n") if growing.exists() else 0)
             yield file
 
-    monkeypatch.setattr("dsui.data.folder.image_files", watched)
+    monkeypatch.setattr("dsui.data.image_files.image_files", watched)
     with (tmp_path / "printed").open("w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         where: list[str | Path] = [] if printed else ["--out", tmp_path / "p.csv"]
@@ -255,7 +255,7 @@ def test_nothing_to_predict_is_told_and_leaves_no_file(dsui: Predict, place: Pla
 
 
 def test_what_is_no_number_is_null_in_json() -> None:
-    text = _to_json([PredictionRow("a.png", "0", math.nan, math.inf)])
+    text = to_json_lines([PredictionRow("a.png", "0", math.nan, math.inf)])
     assert json.loads(text, parse_constant=pytest.fail)["probability"] is None
 
 

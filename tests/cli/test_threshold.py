@@ -17,7 +17,8 @@ from dsui.cli import app
 from dsui.data.registry import load
 from dsui.deploy.scorer import ScoredSet
 from dsui.deploy.threshold_effects import OWN, set_effect
-from dsui.runs.acceptance import Criterion, Limit, Thresholds
+from dsui.limits import Criterion, Limit
+from dsui.runs.acceptance import Thresholds
 
 TRAIN = ["train", "--data", "digits", "--method", "dsui", "--backbone", "small", "--recipe", "demo"]
 SETTINGS = ["--set", "epochs=3", "--calibration", "0.3", "--device", "cpu", "--quiet"]

@@ -5,13 +5,17 @@ from __future__ import annotations
 import io
 import re
 import signal
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from dsui.cli.progress import STOPPING
-from dsui.cli.train_progress import TrainingProgress
+from dsui.cli.train_progress import TensorBoardReporter, TrainingProgress
 from dsui.training.interruption import Interruption
+from dsui.training.reporter import SilentReporter
 
 
 def test_a_line_counts_from_one_and_says_how_long_it_still_takes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,23 +75,25 @@ def test_with_one_step_an_epoch_the_bar_never_shows_an_epoch_without_steps(
 
 def test_a_held_out_accuracy_stays_until_the_next_one(bar: tuple[TrainingProgress, list[str]]) -> None:
     progress, shown = bar
-    progress.epoch(FIRST)
+    progress.epoch({**FIRST, "held_out_loss": 0.9})
     progress.epoch({"epoch": 1, "step": 4, "loss": 1.0, "accuracy": 0.8, "seconds": 1.0})
-    assert shown[-1] == "epoch 3/3: loss 1.00, accuracy 0.800, held-out 0.700"
+    assert shown[-1] == "epoch 3/3: loss 1.00, accuracy 0.800, held-out 0.700 loss 0.900"
 
 
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
-        (80, "epoch 12/100: loss 0.412, accuracy 0.913, held-out 0.880"),
-        (60, "epoch 12/100: accuracy 0.913, held-out 0.880"),
+        (100, "epoch 12/100: loss 0.412, accuracy 0.913, held-out 0.880 loss 0.340"),
+        (80, "epoch 12/100: accuracy 0.913, held-out 0.880 loss 0.340"),
+        (60, "epoch 12/100: held-out 0.880 loss 0.340"),
         (50, "epoch 12/100: held-out 0.880"),
         (40, "epoch 12/100"),
         (20, "epoch 12/100"),
     ],
 )
 def test_a_narrow_bar_keeps_what_tells_most(monkeypatch: pytest.MonkeyPatch, columns: int, text: str) -> None:
-    figures = {"loss": 0.4123, "accuracy": 0.913, "held_out_accuracy": 0.88, "images_per_second": 12345.0}
+    figures = {"loss": 0.4123, "accuracy": 0.913, "held_out_accuracy": 0.88, "held_out_loss": 0.34}
+    figures["images_per_second"] = 12345.0
     stream = io.StringIO()
     monkeypatch.setattr(
         "dsui.cli.train_progress.stderr_console",
@@ -148,3 +154,20 @@ def test_nothing_is_said_when_silent(capsys: pytest.CaptureFixture[str]) -> None
             {"epoch": 0, "step": 3, "loss": 1.0, "seconds": 1.0, "warning": "In epoch 1 something goes wrong."}
         )
     assert capsys.readouterr().err == ""
+
+
+def test_tensorboard_gets_the_figures_of_held_out_images_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: dict[str, float] = {}
+
+    class Writer:
+        def __init__(self, folder: Path) -> None:
+            self.folder = folder
+
+        def add_scalar(self, name: str, value: float, _step: object) -> None:
+            written[name] = value
+
+        def flush(self) -> None: ...
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
+    TensorBoardReporter(SilentReporter(), tmp_path).epoch({**FIRST, "held_out_loss": 0.9, "best_epoch": 0})
+    assert (written["held_out_accuracy"], written["held_out_loss"]) == (0.7, 0.9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from dsui.data import registry
 from dsui.data.check import FileReport, channel_means, check
 from dsui.data.checksum import checksum_of
 from dsui.data.info import Split
+from dsui.data.passed_over import count_of, passed_over
 from dsui.errors import DataError
 from tests.support.official_files import random_pixels, write_cifar10, write_idx, write_svhn
 
@@ -168,3 +170,55 @@ def test_every_download_has_a_checksum_and_a_size() -> None:
         assert 4000 < file.largest < 250_000_000
     split = registry.DATASETS["cifar10"].files[0].members
     assert set(split) < set(registry.DATASETS["cifar10"].files[0].yields)
+
+
+def folder_of(path: Path, **counts: int) -> Path:
+    """PATH/train/CLASS/N.png."""
+    for name, count in counts.items():
+        (path / "train" / name).mkdir(parents=True)
+        for number in range(count):
+            Image.new("L", (8, 8)).save(path / "train" / name / f"{number}.png")
+    return path
+
+
+def test_uneven_classes_and_a_single_image_are_remarked_and_are_no_problem(tmp_path: Path) -> None:
+    report = check(f"folder:{folder_of(tmp_path / 'a', ant=40, bee=41, cat=3, dog=1)}")
+    assert report.problems == ()
+    assert report.splits[0].uneven
+    assert report.remarks == (
+        "Classes are uneven: dog has 1 training image and bee 41; --balance logits makes them count alike.",
+        "dog has a single training image, so none can be held out; add images, or train with --calibration 0.",
+    )
+    even = check(f"folder:{folder_of(tmp_path / 'b', ant=5, bee=14)}")
+    assert (even.splits[0].uneven, even.remarks) == (False, ())
+    one = check(f"folder:{folder_of(tmp_path / 'c', ant=5)}")
+    assert one.remarks == ("There is one class, ant; a classifier needs two or more.",)
+
+
+def test_files_that_are_passed_over_are_named_with_the_reason(tmp_path: Path) -> None:
+    path = folder_of(tmp_path / "mine", ant=2, bee=2)
+    assert check(f"folder:{path}").passed_over == ()
+    train = path / "train"
+    shutil.copytree(train / "ant", train / "ant" / "deep" / "deeper")
+    shutil.copytree(train, path / "val")
+    (train / "bee" / "gone.png").symlink_to(path / "nowhere.png")
+    (train / "bee" / "loop").symlink_to(train / "bee")
+    for name in ("loose.png", "bee/phone.heic", ".hidden.png", "bee/.DS_Store"):
+        (train / name).touch()
+    (train / "ant" / "empty").mkdir()
+    (path / "README.md").touch()
+    found = check(f"folder:{path}").passed_over
+    assert [(str(each.path.relative_to(path)), each.reason, each.images) for each in found] == [
+        ("README.md", "beside train and test", 1),
+        ("train/ant/deep", "in a folder inside a class", 2),
+        ("train/bee/gone.png", "a link to nothing", 1),
+        ("train/bee/loop", "in a folder inside a class", 2),
+        ("train/bee/phone.heic", "its ending is that of no image", 1),
+        ("train/loose.png", "beside the folders of the classes", 1),
+        ("val", "beside train and test", 6),
+    ]
+    assert count_of(list(found)) == 14
+    (path / "train").rename(path / "all")
+    shutil.rmtree(path / "val")
+    whole = [str(each.path.relative_to(path)) for each in passed_over(path / "all")]
+    assert "ant/deep" in [name.removeprefix("all/") for name in whole], "also where nobody has split the images"

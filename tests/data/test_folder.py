@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from dsui.data.folder import files_for_test, folder_set, image_files
+from dsui.data.folder import files_for_test, folder_set
+from dsui.data.image_files import image_files
 from dsui.errors import DataError
 
 ROOT = Path("/anywhere")

@@ -15,7 +15,8 @@ from PIL import Image
 
 from dsui.data.decode import ImageError
 from dsui.data.folder import folder_set
-from dsui.deploy.inputs import check_size, from_any, from_arrays, from_file, map_ahead
+from dsui.deploy.inputs import as_array, from_arrays
+from dsui.runtime.inputs import ImageForm, check_size, map_ahead, pixels_of, pixels_of_file
 
 COLOUR = np.random.default_rng(0).integers(0, 256, (5, 3, 8, 8), dtype=np.uint8)
 GREY = COLOUR[:, :1]
@@ -89,9 +90,9 @@ def test_each_unusable_array_is_told(images: Any, channels: int | None, sentence
 
 
 def test_arrays_of_another_size_are_told_and_not_resized() -> None:
-    check_size(torch.zeros(1, 3, 8, 8), 8)
+    check_size((1, 3, 8, 8), 8)
     with pytest.raises(ValueError, match=r"have 8x9 pixels and the model takes 8x8; resize them, or give files or"):
-        check_size(torch.zeros(1, 3, 8, 9), 8)
+        check_size((1, 3, 8, 9), 8)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -101,9 +102,9 @@ def test_a_file_a_picture_and_the_training_images_are_the_same_pixels(tmp_path: 
     picture = Image.fromarray(np.random.default_rng(1).integers(0, 256, (40, 31, 4), dtype=np.uint8), "RGBA")
     picture.save(file)
     trained_on = folder_set(tmp_path, "train", 16, channels).read(torch.tensor([0]))[0]
-    for image in (file, str(file), picture):
-        assert np.array_equal(from_any(image, channels, 16), trained_on)
-    assert np.array_equal(from_any(trained_on, channels, 16), trained_on)
+    for image in (file, str(file), file.read_bytes(), picture):
+        assert np.array_equal(pixels_of(image, ImageForm(channels, 16, None)), trained_on)
+    assert np.array_equal(pixels_of(as_array(trained_on), ImageForm(channels, 16, None)), trained_on)
 
 
 def test_files_that_are_none_say_why(tmp_path: Path) -> None:
@@ -118,9 +119,9 @@ def test_files_that_are_none_say_why(tmp_path: Path) -> None:
         tmp_path / "text.png": "it is not an image although its name ends in .png",
     }.items():
         with pytest.raises(ImageError, match=reason):
-            from_file(path, 3, 16)
+            pixels_of_file(path, ImageForm(3, 16, None))
     with pytest.raises(ValueError, match="an image is int; give files, Pillow images, arrays or tensors"):
-        from_any(3, 3, 16)
+        pixels_of(3, ImageForm(3, 16, None))
 
 
 def test_results_keep_the_order_of_their_items_though_threads_do_not() -> None:

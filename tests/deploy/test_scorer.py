@@ -11,7 +11,7 @@ import torch
 from dsui.deploy.score_choice import ScoreChoice
 from dsui.deploy.scorer import Chooser, prepare
 from dsui.errors import DsuiError
-from dsui.runs.acceptance import Criterion, Finds
+from dsui.limits import Criterion, Finds
 from dsui.runs.calibration import Calibration, stored_calibration
 from dsui.runs.model import run_facts
 from tests.support.digit_runs import CPU, HELD_OUT, calibrated, evaluation, own_copy, run

@@ -9,7 +9,8 @@ import torch
 
 from dsui.deploy.scorer import ScoredSet
 from dsui.deploy.tradeoff import measure_tradeoff, tradeoff
-from dsui.runs.acceptance import Criterion, Finds, Limit, Thresholds
+from dsui.limits import Criterion, Finds, Limit
+from dsui.runs.acceptance import Thresholds
 from dsui.runs.model import fingerprint
 from dsui.runs.saved_thresholds import THRESHOLDS, save_thresholds
 from tests.support.digit_runs import calibrated, evaluation, own_copy, run

@@ -37,9 +37,13 @@ def test_every_block_of_the_guide_runs_and_does_what_the_page_says(
                 assert other == "text"
     assert "mine" in printed
     assert "plain" in printed
+    assert "frozen-plain" in printed
+    assert "tuned" in printed
     assert len(decisions("predictions.csv")) == TEST_DIGITS
     # 95 % are promised on average over the calibration images; 0.05 is four deviations of a share with 300 of them
     assert decisions("predictions.csv").count("accept") / TEST_DIGITS == pytest.approx(0.95, abs=0.05)
+    # the same promise, for the head on features
+    assert decisions("frozen.csv").count("accept") / TEST_DIGITS == pytest.approx(0.95, abs=0.05)
     assert decisions("few-errors.csv").count("accept") > TEST_DIGITS / 2
     assert names["accuracy"] > 0.9  # 95.5 % when written
     assert all(value.grad is not None for value in names["head"].parameters())

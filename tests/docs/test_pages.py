@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from sklearn.datasets import load_digits
 from torch import nn
 
 from dsui.evaluation.results import ResultRow
+from tests.support.deploy_paths import follow_the_cluster_path, follow_the_file_path, follow_the_server_path
 from tests.support.fences import ROOT, fences, run_python, run_shell
+from tests.support.onnx_model import write_onnx_model
+from tests.support.tiny_networks import OWN_MODULE, photos
 
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 
@@ -62,6 +68,29 @@ def test_the_page_on_deploying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             assert names["prediction"].label.tolist() == ["0", "7"]
             assert names["prediction"].abnormal.tolist() == [False, False]
     assert len(names["prediction"].label) == 797
+    inbox = sorted(Path("digits/test/0").glob("*.png"))
+    Path("inbox").mkdir()
+    for file in inbox:
+        shutil.copy(file, "inbox")
+    follow_the_file_path(len(inbox))
+    follow_the_server_path()
+    follow_the_cluster_path()
+
+
+def test_the_page_on_pretrained_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    photos(tmp_path)
+    Path("own_networks.py").write_text(OWN_MODULE)
+    run_all(DOCS / "backbones.md", {})
+    run_shell("dsui evaluate runs/named --tasks misclassification --backbone own_networks:net --quiet")
+
+
+def test_the_page_on_the_estimator() -> None:
+    names = run_all(DOCS / "estimator.md", {})
+    model, table = names["model"], names["table"]
+    assert model.score(names["X_new"], names["y_new"]) > 0.85  # 96 % when written; rejected samples count as wrong
+    assert len(table) == len(names["X_new"])
 
 
 def test_the_page_on_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,3 +100,19 @@ def test_the_page_on_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert all(isinstance(row, ResultRow) and row.foreign == "photos" for row in names["rows"])
     assert "knn" in {row.score for row in names["rows"]}
     assert len(names["scores"]["uncertainty"]) == 797
+
+
+def test_the_page_on_the_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_onnx_model(Path("model.onnx"))
+    for name in ("a.jpg", "b.png"):
+        Image.new("RGB", (20, 30), "red").save(name)
+    names = run_all(DOCS / "runtime.md", {})
+    assert len(names["prediction"].label) == 2
+
+
+def test_the_page_on_alarms() -> None:
+    scores = np.random.default_rng(0).normal(size=400)
+    names = run_all(DOCS / "monitoring.md", {"calibration_scores": scores[:300], "new_scores": scores[300:]})
+    assert names["acceptance"].sentence.startswith("No alarm: 66.7% of 3 images accepted")
+    assert not names["uncertainty"].alarm

@@ -47,6 +47,7 @@ def places(grid: Grid) -> Counter[tuple[str, str, str]]:
         ("digits-unknown", 5 * 3, 5 * 3),
         # 6 places by 5 seeds of 3 methods, by 3 of 3; 3 by 3 of 4; MC dropout's 30 share weights
         ("paper-sets", 231, 191),
+        ("families-selection", 24, 12),
         ("rkl-selection", 5, 5),
         ("geometry", 5 * 3, 5 * 3),
         ("small-net", 34, 33),

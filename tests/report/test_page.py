@@ -41,7 +41,7 @@ from dsui.report.run_data import RunData, collect_run_data
 from dsui.report.run_section import _classes, run_section
 from dsui.report.section import Section
 from dsui.report.tables import Column, Entry, Line, Table
-from dsui.report.thumbnails import _apart, highest, png
+from dsui.report.thumbnails import apart, highest, png
 from dsui.report.verdict_section import verdict_section
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS
@@ -433,7 +433,7 @@ def test_the_images_shown_are_those_with_the_extreme_scores(built: list[Section]
 
 
 def test_a_name_written_from_right_to_left_does_not_turn_the_figures_beside_it_around() -> None:
-    assert (_apart("قطة"), _apart("cat")) == ("\u2068قطة\u2069", "cat")
+    assert (apart("قطة"), apart("cat")) == ("\u2068قطة\u2069", "cat")
 
 
 def test_the_profile_shows_the_pictures_of_its_two_images(built: list[Section], run_data: dict[str, RunData]) -> None:
@@ -556,7 +556,7 @@ def test_a_foreign_folder_that_is_gone_since_it_was_evaluated_is_done_without(sh
 
 
 @pytest.mark.usefixtures("no_figures_of_runs")
-def test_runs_of_one_name_are_told_apart(shelf: Path, tmp_path: Path) -> None:
+def test_runs_of_one_name_are_toldapart(shelf: Path, tmp_path: Path) -> None:
     folders = [Path(shutil.copytree(shelf / "msp", tmp_path / name / "msp")) for name in ("a", "b")]
     weights, metadata = load_weights(folders[1] / WEIGHTS)
     weights["output.bias"] += torch.linspace(0, 1, 10)

@@ -26,7 +26,7 @@ from dsui.runs.recipe_file import load_recipe, method_options
 from dsui.training.distributed import World
 from dsui.training.loop import fit
 from dsui.training.reporter import SilentReporter
-from tests.support.chromium import Browser, find_chromium, open_browser
+from tests.support.chromium import CONTRASTS, Browser, find_chromium, open_browser
 
 CPU = torch.device("cpu")
 CHROMIUM = find_chromium()
@@ -112,29 +112,6 @@ def test_tables_wider_than_a_phone_scroll_in_their_own_box_and_keep_their_first_
     )
     assert wide == 50
     assert moved == 0
-
-
-CONTRASTS = """(() => {
-    const rgb = text => (text.match(/[\\d.]+/g) || []).map(Number);
-    const light = text => rgb(text).slice(0, 3).map(v => v / 255)
-        .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-        .reduce((sum, v, place) => sum + v * [0.2126, 0.7152, 0.0722][place], 0);
-    const paper = e => {
-        for (; e; e = e.parentElement) {
-            const color = getComputedStyle(e).backgroundColor;
-            if (!/rgba\\(.*, 0\\)|transparent/.test(color)) return color;
-        }
-        return "rgb(255, 255, 255)";
-    };
-    return [...document.body.querySelectorAll("*")]
-        .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
-        .map(e => {
-            const style = getComputedStyle(e);
-            const lights = [light(e instanceof SVGElement ? style.fill : style.color), light(paper(e))];
-            return [(Math.max(...lights) + 0.05) / (Math.min(...lights) + 0.05), e.textContent.slice(0, 40)];
-        });
-})()"""
-"""Of every element with text of its own: the contrast with what lies behind it (WCAG 2.1), and the text."""
 
 
 @pytest.mark.parametrize(("dark", "media"), [(False, "screen"), (True, "screen"), (True, "print")])

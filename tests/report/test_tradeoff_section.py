@@ -10,8 +10,9 @@ import torch
 
 from dsui.deploy.scorer import ScoredSet
 from dsui.deploy.tradeoff import Tradeoff, tradeoff
+from dsui.limits import Criterion, Limit
 from dsui.report.tradeoff_section import tradeoff_section
-from dsui.runs.acceptance import Criterion, Limit, Thresholds
+from dsui.runs.acceptance import Thresholds
 
 RUN = Path("runs/my run")
 CHOSEN = Thresholds((Limit("uncertainty", 8.0, "errors"),), Criterion(0.9), 0.91, 0.0, 100)

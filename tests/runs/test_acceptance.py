@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from dsui.errors import DsuiError
-from dsui.runs.acceptance import Criterion, Finds, Limit, Thresholds, choose
-from dsui.runs.threshold import CONFIDENCE, at_coverage, at_risk
+from dsui.limits import Criterion, Finds, Limit
+from dsui.runs.acceptance import Thresholds, choose
+from dsui.runs.risk_control import CONFIDENCE
+from dsui.runs.threshold import at_coverage, at_risk
 
 BOTH: dict[str, Finds] = {"uncertainty": "errors", "foreignness": "foreign images"}
 TWO = Thresholds(

@@ -49,6 +49,8 @@ FULL = replace(
         freeze_until="stage4",
         backbone_rate=0.1,
         layer_decay=0.7,
+        balance="logits",
+        patience=7,
     ),
 )
 

@@ -17,7 +17,8 @@ from dsui.data.registry import DATASETS
 from dsui.methods.registry import build, effective_options
 from dsui.recipe import Recipe, RecipeError
 from dsui.runs.config import RunConfig
-from dsui.runs.recipe_file import load_recipe, method_options, names, training_name
+from dsui.runs.recipe_file import load_recipe, method_options, names
+from dsui.runs.training_name import training_name
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{new}: &{new} [{','.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)

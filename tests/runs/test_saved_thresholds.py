@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from dsui.errors import DsuiError, RunError
-from dsui.runs.acceptance import Criterion, Limit, Thresholds
+from dsui.limits import Criterion, Limit
+from dsui.runs.acceptance import Thresholds
 from dsui.runs.model import fingerprint
 from dsui.runs.saved_thresholds import THRESHOLDS, save_thresholds, saved_tensors, saved_thresholds
 from tests.support.digit_runs import calibrated, own_copy, run

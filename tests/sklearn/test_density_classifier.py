@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,12 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import NotFittedError, SkipTestWarning
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from dsui import UncertaintyClassifier
 from dsui.sklearn import DensityClassifier
@@ -43,6 +44,12 @@ def test_the_image_classifier_does_not_claim_to_take_tables() -> None:
     tags = UncertaintyClassifier().__sklearn_tags__()
     assert (tags.input_tags.two_d_array, tags.input_tags.three_d_array) == (False, True)
     assert tags.estimator_type == "classifier"
+
+
+def test_the_image_classifier_passes_the_checks_that_need_no_table() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkipTestWarning)  # images are no tables, so most checks are left out
+        check_estimator(UncertaintyClassifier("small"))
 
 
 @pytest.mark.parametrize(

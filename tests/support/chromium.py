@@ -14,7 +14,7 @@ import select
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,32 @@ PATIENCE = 60.0
 """Seconds until an answer that does not come is an error."""
 HEIGHT = 900
 """Of a window, in pixels."""
+KEYS = {"Tab": 9, "Enter": 13}
+"""Codes of keys."""
 FREE = 10
 """Descriptors from here on are out of the way of 3 and 4."""
+
+CONTRASTS = """(() => {
+    const rgb = text => (text.match(/[\\d.]+/g) || []).map(Number);
+    const light = text => rgb(text).slice(0, 3).map(v => v / 255)
+        .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, place) => sum + v * [0.2126, 0.7152, 0.0722][place], 0);
+    const paper = e => {
+        for (; e; e = e.parentElement) {
+            const color = getComputedStyle(e).backgroundColor;
+            if (!/rgba\\(.*, 0\\)|transparent/.test(color)) return color;
+        }
+        return "rgb(255, 255, 255)";
+    };
+    return [...document.body.querySelectorAll("*")]
+        .filter(e => [...e.childNodes].some(n => n.nodeType === 3 && n.data.trim()))
+        .map(e => {
+            const style = getComputedStyle(e);
+            const lights = [light(e instanceof SVGElement ? style.fill : style.color), light(paper(e))];
+            return [(Math.max(...lights) + 0.05) / (Math.min(...lights) + 0.05), e.textContent.slice(0, 40)];
+        });
+})()"""
+"""Of every element with text of its own: the contrast with what lies behind it (WCAG 2.1), and the text."""
 
 
 def find_chromium() -> str | None:
@@ -73,14 +97,14 @@ class Browser:
         result: dict[str, Any] = answer["result"]
         return result
 
-    def show(self, page: Path, width: int, dark: bool = False, media: str = "screen") -> None:
-        """Open a file in a window of `width` CSS pixels."""
+    def show(self, page: Path | str, width: int, dark: bool = False, media: str = "screen") -> None:
+        """Open a file or an address in a window of `width` CSS pixels."""
         self.errors = []
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=HEIGHT, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", media=media, features=[scheme])
         self._loaded = False
-        self.call("Page.navigate", url=page.resolve().as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while not self._loaded:
             self._note(self._read())
 
@@ -90,6 +114,23 @@ class Browser:
         if "exceptionDetails" in found:
             raise RuntimeError(found["exceptionDetails"]["exception"].get("description", "the script failed"))
         return found["result"].get("value")
+
+    def choose_files(self, selector: str, files: Sequence[Path]) -> None:
+        """What a person does with the dialog of a field for files."""
+        root = self.call("DOM.getDocument")["root"]["nodeId"]
+        field = self.call("DOM.querySelector", nodeId=root, selector=selector)["nodeId"]
+        self.call("DOM.setFileInputFiles", nodeId=field, files=[str(file) for file in files])
+
+    def drop_files(self, x: float, y: float, files: Sequence[Path]) -> None:
+        """What a person does who drags files from another window and lets them go here."""
+        data = {"items": [], "files": [str(file) for file in files], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
+
+    def press(self, key: str) -> None:
+        """A key by its name, as Tab."""
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
 
     def screenshot(self, box: tuple[float, float, float, float]) -> bytes:
         """A PNG of a box of the whole page: left, top, width, height."""

@@ -13,6 +13,8 @@ from dsui.backbones.backbone import Backbone
 from dsui.backbones.features import StandardizedFeatures
 from dsui.backbones.registry import HEAD
 
+MOST_LISTED = 12
+
 
 class FrozenBackbone(Backbone):
     """Images [B, C, H, W] -> standardised features [B, out_features] of a frozen `model`.
@@ -23,7 +25,7 @@ class FrozenBackbone(Backbone):
     def __init__(self, model: Backbone) -> None:
         super().__init__()
         self.out_features = model.out_features
-        self.model = model.requires_grad_(False)
+        self.model = model.requires_grad_(False).eval()
         self.standardized = StandardizedFeatures(model.out_features)
 
     def features(self, images: Tensor) -> Tensor:
@@ -48,9 +50,12 @@ class PartlyFrozenBackbone(Backbone):
     def __init__(self, model: Backbone, layer: str) -> None:
         super().__init__()
         self.out_features, self.model = model.out_features, model
-        self.frozen = _before(model, layer)
+        self.frozen, around = _before(model, layer)
         for name in self.frozen:
-            model.get_submodule(name).requires_grad_(False)
+            model.get_submodule(name).requires_grad_(False).eval()
+        for name in around:  # their own parameters, such as a transformer's embeddings of positions
+            for parameter in model.get_submodule(name).parameters(recurse=False):
+                parameter.requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
         features: Tensor = self.model(images)
@@ -71,28 +76,41 @@ def frozen_until(backbone: Backbone, layer: str) -> Backbone:
 def depths(model: nn.Module) -> dict[str, int]:
     """For each parameter by name, which layer it belongs to, counted from the input: 0, 1, ...
 
-    A layer is a module whose name ends in the first number of the parameter's, as encoder.layer.3 and layer1.0 do, or
-    the module itself where there is no number.
+    A layer is a module whose name ends in the first number of the parameter's, as encoder.layer.3 and layer1.0 do. What
+    has no number is one layer up to the next that has, as the embeddings before the blocks of a transformer and the
+    norm behind them. Where nothing has a number, every module is a layer.
     """
+    names = [name.split(".")[:-1] for name, _ in model.named_parameters()]
+    numbered = any(part.isdecimal() for parts in names for part in parts)
     found: dict[str, int] = {}
     order: dict[str, int] = {}
-    for name, _ in model.named_parameters():
-        parts = name.split(".")[:-1]
-        number = next((place for place, part in enumerate(parts) if part.isdecimal()), len(parts) - 1)
-        layer = ".".join(parts[: number + 1])
+    layer = ""
+    for (name, _), parts in zip(model.named_parameters(), names, strict=True):
+        number = next((place for place, part in enumerate(parts) if part.isdecimal()), None)
+        if number is not None:
+            layer = ".".join(parts[: number + 1])
+        elif not numbered or layer.rpartition(".")[2].isdecimal() or not layer:
+            layer = ".".join(parts) or name
         found[name] = order.setdefault(layer, len(order))
     return found
 
 
-def _before(model: nn.Module, layer: str) -> list[str]:
-    """The names of the modules before a layer, none of them inside another, neither the layer nor around it."""
+def _before(model: nn.Module, layer: str) -> tuple[list[str], list[str]]:
+    """The names of the modules before a layer, none of them inside another, and of those around it."""
     names = [name for name, _ in model.named_modules() if name]
     ending = next((name for name in names if name == layer or name.endswith(f".{layer}")), None)
     if ending is None:
-        leading = [name for name, module in model.named_modules() if name and any(module.children())]
-        raise ValueError(
-            f"the backbone has no layer {layer!r} to freeze until; it has {', '.join((leading or names)[:12])}, ..."
-        )
+        raise ValueError(f"the backbone has no layer {layer!r} to freeze until; it has {_listed(names)}.")
     before = names[: names.index(ending)]
     outside = [name for name in before if not ending.startswith(f"{name}.")]
-    return [name for name in outside if not any(name.startswith(f"{other}.") for other in outside)]
+    around = ["", *(name for name in before if ending.startswith(f"{name}."))]
+    return [name for name in outside if not any(name.startswith(f"{other}.") for other in outside)], around
+
+
+def _listed(names: list[str]) -> str:
+    """The modules whose names end in a number or, where there are none, all of them."""
+    inner = [name for name in names if not any(other.startswith(f"{name}.") for other in names)]
+    numbered = [name for name in names if name.rpartition(".")[2].isdecimal()] or inner
+    outermost = [name for name in numbered if not any(name.startswith(f"{other}.") for other in numbered)]
+    shown = list(dict.fromkeys(".".join(name.split(".")[-2:]) for name in outermost))  # "layers.3" tells more than "3"
+    return ", ".join(shown[:MOST_LISTED]) + (", ..." if len(shown) > MOST_LISTED else "")

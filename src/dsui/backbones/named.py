@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from dsui.backbones.backbone import Backbone
-from dsui.backbones.libraries import LOADERS
+from dsui.backbones.libraries import LOADERS, check_complete, from_transformers
 from dsui.backbones.own import OwnBackbone, as_backbone
 from dsui.backbones.preparation import USUAL_SIZE, Preparation, Readout
 from dsui.backbones.spec import call, check_spec, is_code
@@ -53,16 +53,19 @@ def load_backbone(
         if tensors is not None:
             put(module, tensors, weights, spec)
         return NamedBackbone(as_backbone(module, (3, preparation.size, preparation.size)), preparation)
-    model, preparation, finish = LOADERS[library](name, pretrained and tensors is None)
-    if tensors is not None:
-        lacks_pooling = put(model, tensors, weights, spec)
-        preparation = replace(preparation, readout="token" if lacks_pooling else "pooled")
+    if weights is not None and library == "hf":
+        model, preparation, finish = from_transformers(name, True, weights)
+    else:
+        model, preparation, finish = LOADERS[library](name, pretrained and tensors is None)
+        if tensors is not None:
+            put(model, tensors, weights, spec)
     if readout is not None:
         preparation = replace(preparation, readout=readout)
     preparation = preparation if size is None else preparation.resized(size)
     finished = finish(model, preparation)
     shape = (3, preparation.size, preparation.size)
-    return NamedBackbone(finished if isinstance(finished, Backbone) else _of_library(finished, shape), preparation)
+    own = finished if isinstance(finished, Backbone) else _of_library(finished, shape, spec)
+    return NamedBackbone(own, preparation)
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -84,42 +87,39 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise DsuiError(f"{path} cannot be read ({error.strerror or shorten(error)}); correct --weights.") from error
 
 
-def put(model: nn.Module, tensors: dict[str, Tensor], path: Path | None, spec: str) -> bool:
-    """Load tensors into a model. A classifier that they have beyond it does not matter, but nothing may be missing,
-    apart from a pooling layer: whether that is so is the answer."""
+def put(model: nn.Module, tensors: dict[str, Tensor], path: Path | None, spec: str) -> None:
+    """Load tensors into a model. A classifier that they have beyond it does not matter, but nothing may be missing."""
     expected = model.state_dict()
-    prefix = f"{getattr(model, 'base_model_prefix', '')}."
-    found = {name.removeprefix(prefix): each for name, each in tensors.items()} if prefix != "." else tensors
-    missing = [name for name in expected if name not in found]
-    wrong = [name for name, each in expected.items() if name in found and found[name].shape != each.shape]
-    if (absent := [name for name in missing if "pooler" not in name]) or wrong:
-        name = (absent or wrong)[0]
-        what = (
-            f"they lack {len(absent)} of its {len(expected)} tensors, {name} for one"
-            if absent
-            else f"{name} has the shape {list(found[name].shape)} there and {list(expected[name].shape)} here"
-        )
-        raise DsuiError(f"the weights in {path} are not those of {spec} ({what}); name the file of this model.")
-    model.load_state_dict({name: found[name] for name in expected if name in found}, strict=False)
-    return bool(missing)
+    missing = [name for name in expected if name not in tensors]
+    shapes = {name: (tensors[name].shape, each.shape) for name, each in expected.items() if name in tensors}
+    wrong = [(name, str(list(there)), str(list(here))) for name, (there, here) in shapes.items() if there != here]
+    check_complete(spec, path, len(expected), missing, wrong)
+    model.load_state_dict({name: tensors[name] for name in expected if name in tensors}, strict=False)
 
 
 def weights_fingerprint(backbone: nn.Module) -> str:
-    """Sixteen digits that change with any weight."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(backbone.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()[:16]
+    """Sixteen digits that change with any weight, and not with the names that a version of a library gives them."""
+    tensors = (each.detach().cpu().contiguous() for each in backbone.state_dict().values())
+    facts = (
+        f"{list(each.shape)} {hashlib.sha256(each.flatten().view(torch.uint8).numpy().data).hexdigest()}"
+        for each in tensors
+    )
+    return hashlib.sha256("\n".join(sorted(facts)).encode()).hexdigest()[:16]
 
 
-def _of_library(model: nn.Module, shape: tuple[int, int, int]) -> Backbone:
+def _of_library(model: nn.Module, shape: tuple[int, int, int], spec: str) -> Backbone:
     """A library's model that gives features, whatever its attribute `out_features` may mean."""
     probe = model.eval()
-    with torch.no_grad():
-        found = probe(torch.rand((2, *shape), generator=torch.Generator().manual_seed(0)))
+    try:
+        with torch.no_grad():
+            found = probe(torch.rand((2, *shape), generator=torch.Generator().manual_seed(0)))
+    except Exception as error:
+        raise DsuiError(
+            f"{spec} fails on images of {shape[1]} x {shape[2]} pixels ({shorten(error)}); choose another --size, or "
+            "leave it out."
+        ) from error
     if not isinstance(found, Tensor) or found.ndim != 2:
-        raise DsuiError(f"{type(model).__name__} gives no features [B, M]; write a function that makes them of it.")
+        raise DsuiError(f"{spec} gives no features [B, M]; write a function that makes them of it.")
     return OwnBackbone(model.train(), found.shape[1])
 
 

@@ -2,8 +2,8 @@
 
 A module with an integer `out_features`, the number of its features, is used as it is. From any other, the linear layer
 at its end is removed (`dsui.backbones.adapt`); if it does not end in one, its output must be features [B, M]. Outputs
-for classes are no features: probabilities, log-probabilities, as many logits as the module says it has classes, or as
-many as ImageNet has. They are refused.
+for classes are no features: probabilities, log-probabilities, as many logits as the module says it has classes, as many
+as the data has, or as many as ImageNet has. They are refused.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ class OwnBackbone(Backbone):
         return features
 
 
-def as_backbone(module: nn.Module, shape: tuple[int, int, int]) -> Backbone:
-    """A copy of `module` for images of (channels, height, width), on the CPU; its weights are where training starts."""
+def as_backbone(module: nn.Module, shape: tuple[int, int, int], classes: int | None = None) -> Backbone:
+    """A copy of `module` for images of (channels, height, width), on the CPU; its weights are where training starts.
+
+    `classes` is the number of classes of the data, where it is known.
+    """
     if not isinstance(module, nn.Module):
         raise ValueError(f"the backbone is {type(module).__name__}; give a name or a torch.nn.Module.")
     model = copy.deepcopy(module).cpu()
@@ -45,7 +48,7 @@ def as_backbone(module: nn.Module, shape: tuple[int, int, int]) -> Backbone:
         except ValueError:
             if width is None:
                 raise
-            _check_no_classes(model, width, shape)
+            _check_no_classes(model, width, shape, classes)
             return OwnBackbone(model, width)
     if width != stated:
         found = "no features [B, M]" if width is None else f"{width} features"
@@ -56,7 +59,7 @@ def as_backbone(module: nn.Module, shape: tuple[int, int, int]) -> Backbone:
     return OwnBackbone(model, stated)
 
 
-def _check_no_classes(model: nn.Module, width: int, shape: tuple[int, int, int]) -> None:
+def _check_no_classes(model: nn.Module, width: int, shape: tuple[int, int, int], classes: int | None) -> None:
     """Raise where the outputs, which no linear layer gives that could be removed, are those of classes."""
     kind = type(model).__name__
     advice = (
@@ -66,6 +69,8 @@ def _check_no_classes(model: nn.Module, width: int, shape: tuple[int, int, int])
     counts = (getattr(model, "num_classes", None), getattr(config, "num_labels", None))
     if width in counts:
         raise ValueError(f"{kind} gives {width} outputs, one for each of its classes, and not features; {advice}")
+    if width == classes:
+        raise ValueError(f"{kind} gives {width} outputs, as many as the data has classes, and not features; {advice}")
     if width in IMAGENET_CLASSES:
         raise ValueError(f"{kind} gives {width:,} outputs, as many as ImageNet has classes, and not features; {advice}")
     outputs = _outputs(model, shape).double()

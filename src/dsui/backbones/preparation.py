@@ -1,7 +1,7 @@
 """How a network's images are made of photographs. A run keeps it, so that training and prediction see the same pixels.
 
     crop        the shorter side is resized to `edge` and the central square of `size` pixels is cut out
-    squash      the whole image is resized to `size` x `size`
+    squash      the whole image is resized to `edge` x `edge`, and the centre is cut out likewise
     centre      the central square is cut out and resized to `size` x `size`
     letterbox   the longer side is resized to `size`, and grey bars fill the square
 
@@ -24,6 +24,9 @@ from dsui.schema import TRUTH, choice, record, whole
 
 FILTERS = {each.name.lower(): each for each in Image.Resampling}
 LARGEST_SIDE = 1 << 16
+LARGEST_RESIZED = 1 << 24
+"""Pixels. A strip of 1 x 9,000,000 pixels would fill the memory with its shorter side at `edge`. Beyond this, only what
+is cut out is computed. Places are then rounded otherwise: a level may differ by one, and `nearest` take a neighbour."""
 Readout = Literal["pooled", "token"]
 Extent = tuple[float, float]
 """Width and height, in pixels."""
@@ -37,15 +40,14 @@ GREY = 128
 """Of the bars: nearly zero for a network whose pixels are scaled to [-1, 1]."""
 READOUTS = ("pooled", "token")
 USUAL_SIZE = 224
-FACTS = record(
-    {
-        "edge": whole(1, LARGEST_SIDE),
-        "fit": choice(*FIT),
-        "interpolation": choice(*FILTERS),
-        "rounds_down": TRUTH,
-        "readout": choice(*READOUTS),
-    }
-)
+RESIZING = {
+    "edge": whole(1, LARGEST_SIDE),
+    "fit": choice(*FIT),
+    "interpolation": choice(*FILTERS),
+    "rounds_down": TRUTH,
+}
+"""What `apply` needs to know, beside `size`."""
+FACTS = record({**RESIZING, "readout": choice(*READOUTS)})
 """What a run's config says of it, beside `size`, `mean` and `std`."""
 
 
@@ -84,20 +86,21 @@ class Preparation:
         resample = FILTERS[self.interpolation]
         width, height = image.size if extent is None else extent
         if self.fit == "squash":
-            return image.resize((self.size, self.size), resample)
+            margin = self._margin(self.edge)
+            square = image.resize((self.edge, self.edge), resample)
+            return square.crop((margin, margin, margin + self.size, margin + self.size))
         if self.fit == "centre":
             return self._central_square(image, (width, height))
         if self.fit == "letterbox":
-            longer = max(width, height)
-            whole = max(1, round(self.size * width / longer)), max(1, round(self.size * height / longer))
-            square = Image.new(image.mode, (self.size, self.size), (GREY,) * len(image.getbands()))
-            scaled = image.resize(whole, resample, box=(0, 0, width, height))
-            square.paste(scaled, ((self.size - whole[0]) // 2, (self.size - whole[1]) // 2))
-            return square
+            return self._between_bars(image, (width, height))
         columns, rows = image.size
         shorter = min(columns, rows)
         columns, rows = (self.edge if side == shorter else int(self.edge * side / shorter) for side in (columns, rows))
         left, top = (self._margin(side) for side in (columns, rows))
+        if columns * rows > LARGEST_RESIZED:
+            across, down = image.width / columns, image.height / rows
+            box = (left * across, top * down, (left + self.size) * across, (top + self.size) * down)
+            return image.resize((self.size, self.size), resample, box)
         return image.resize((columns, rows), resample).crop((left, top, left + self.size, top + self.size))
 
     def factors(self, width: int, height: int) -> Iterator[int]:
@@ -112,6 +115,14 @@ class Preparation:
             left, top = int(left), int(top)
         resample = FILTERS[self.interpolation]
         return image.resize((self.size, self.size), resample, box=(left, top, left + side, top + side))
+
+    def _between_bars(self, image: Image.Image, extent: Extent) -> Image.Image:
+        longer = max(extent)
+        across, down = (max(1, round(self.size * length / longer)) for length in extent)
+        scaled = image.resize((across, down), FILTERS[self.interpolation], box=(0, 0, *extent))
+        square = Image.new(image.mode, (self.size, self.size), (GREY,) * len(image.getbands()))
+        square.paste(scaled, ((self.size - across) // 2, (self.size - down) // 2))
+        return square
 
     def _margin(self, side: int) -> int:
         return (side - self.size) // 2 if self.rounds_down else round((side - self.size) / 2)

@@ -13,7 +13,7 @@ from dsui.cli import names
 from dsui.cli.errors import UnknownDataError, UsageError
 from dsui.cli.names import completion
 from dsui.data.registry import FEATURES, FOLDER, OWN, PSEUDO, TRAIN_SUFFIX, folder_path, foreign_split
-from dsui.errors import DataError
+from dsui.errors import DataError, DsuiError
 from dsui.excerpt import excerpt
 from dsui.host_memory import keep_freed_memory
 from dsui.spelling import unknown_name
@@ -43,7 +43,6 @@ Foreign = Annotated[
         autocompletion=completion(names.foreign),
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
 KeepOutputs = Annotated[
     bool, typer.Option("--cache/--no-cache", help="Keep the network's outputs in the run folders, to reuse them.")
 ]
@@ -55,9 +54,6 @@ StepMode = Annotated[
         help=f"How training steps are executed: {', '.join(MODES)}.",
         autocompletion=completion(lambda: MODES),
     ),
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", help="Print no progress, notes or summaries; errors are still printed.")
 ]
 OwnFunction = Annotated[
     str | None,
@@ -92,28 +88,6 @@ def allow_function(spec: str | None) -> None:
         raise UsageError(f"--backbone {spec}: the run knows this itself; leave it out.")
     check_spec(spec)
     allow(spec)
-
-
-def parse_path(text: str) -> Path:
-    """A path; an empty text, as an unset shell variable gives, is an error, since it would mean the current folder."""
-    if not text:
-        raise UsageError("a path is empty; write . for the current folder.")
-    return Path(text)
-
-
-def check_share(value: float | None) -> float | None:
-    """Callback of an option for a share of the images in [0, 1)."""
-    if value is not None and not 0 <= value < 1:
-        advice = f"write {value / 100:g} for {value:g} %" if 1 < value <= 100 else "write one as 0.05 or 0.95"
-        raise typer.BadParameter(f"{value:g} is not a share of the images below 1; {advice}.")
-    return value
-
-
-def check_positive_share(value: float | None) -> float | None:
-    """Callback of an option for a share of the images in (0, 1)."""
-    if value == 0:
-        raise typer.BadParameter("0 is not a share of the images between 0 and 1; write one as 0.05 or 0.95.")
-    return check_share(value)
 
 
 def check_name(kind: str, name: str, choices: Iterable[str]) -> str:
@@ -173,6 +147,16 @@ def check_outside_images(option: str, path: Path, data: str) -> None:
     image_folders = [folder / "train", folder / "test"] if is_split(folder) else [folder]
     if any(path.resolve().is_relative_to(images.resolve()) for images in image_folders):
         raise UsageError(f"{option} {path} lies among the images of {data}; choose a folder outside.")
+
+
+def check_page(out: Path) -> None:
+    """Refuse a place where a page cannot be written, before any work is done."""
+    if out.is_dir():
+        raise DsuiError(f"{out} cannot be written, because it is a folder; choose another --out.")
+    if not out.absolute().parent.is_dir():
+        raise DsuiError(f"{out} cannot be written, because its folder does not exist; choose another --out.")
+    if out.suffix.lower() not in {".html", ".htm", ""}:
+        raise UsageError(f"the page is HTML, but --out is {out}; name it {out.with_suffix('.html')}.")
 
 
 def select_device(name: str) -> torch.device:

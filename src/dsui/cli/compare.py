@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli import names
-from dsui.cli.arguments import Json, Quiet, check_name, parse_names, parse_path
+from dsui.cli.arguments import check_name, parse_names
 from dsui.cli.errors import UsageError
 from dsui.cli.names import completion
 from dsui.cli.output import Format, TableFile, TableFormat, check_format, write_table
+from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsui.cli import names
-from dsui.cli.arguments import Json, Quiet, Root, SkipBad, check_dataset
+from dsui.cli.arguments import Root, SkipBad, check_dataset
 from dsui.cli.errors import CommandGroup, UsageError
+from dsui.cli.json_output import print_json
 from dsui.cli.names import completion
-from dsui.cli.output import print_json
+from dsui.cli.plain_arguments import Json, Quiet
 from dsui.cli.terminal import print_line, stdout_console
 from dsui.data.registry import FOLDER
 from dsui.errors import DataError
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 UNREADABLE_SHOWN = 20
 
 data_app = typer.Typer(
-    cls=CommandGroup, rich_markup_mode=None, help="List, fetch and verify data sets.\n\nExample: dsui data list"
+    cls=CommandGroup,
+    rich_markup_mode=None,
+    help="List, fetch and verify data sets, and find wrong labels.\n\nExample: dsui data list",
 )
 
 
@@ -105,8 +108,9 @@ def check(
     """Verify a local copy of a data set.
 
     Counts the images, compares their shapes, labels and channel means with the published ones, and in
-    folder:PATH looks for files that cannot be read. The exit status is 1 if anything is wrong. Files are
-    also compared with the published checksums; one that differs is told.
+    folder:PATH looks for files that cannot be read, classes of uneven size, and files that are passed over. The
+    exit status is 1 if anything is wrong. Files are also compared with the published checksums; one that differs
+    is told.
 
     Example: dsui data check folder:photos --skip-bad
     """
@@ -145,7 +149,8 @@ def _finish(report: Report, document: dict[str, object] | None, quiet: bool) -> 
 
 
 def _report_json(report: Report) -> dict[str, object]:
-    return {**asdict(report), "problems": report.problems}
+    passed_over = [each._asdict() for each in report.passed_over]
+    return {**asdict(report), "problems": report.problems, "passed_over": passed_over}
 
 
 def _info_json(entry: DatasetInfo, root: Path) -> dict[str, object]:

@@ -12,7 +12,10 @@ from rich.text import Text
 
 from dsui.cli.terminal import stdout_console
 from dsui.data.check import Report, SplitReport
+from dsui.data.passed_over import count_of
 from dsui.data.registry import DATASETS, SPLITS
+
+PASSED_OVER_SHOWN = 20
 
 
 def datasets_table(root: Path) -> Table:
@@ -44,7 +47,7 @@ def print_report(report: Report) -> None:
     for split in report.splits:
         means = " ".join(f"{mean:.4f}" for mean in split.means)
         shape = "x".join(map(str, split.shape)) if split.shape else "-"
-        state = "; ".join(split.problems) or "ok"
+        state = "; ".join(split.problems) or ("uneven" if split.uneven else "ok")
         table.add_row(split.split, f"{split.images:,}", shape, means, _class_counts(split), Text(state))
     for name in report.absent:
         table.add_row(name, "-", "-", "-", "-", "absent")
@@ -61,8 +64,21 @@ def print_report(report: Report) -> None:
         for skipped in split.skipped:
             console.print(Text(f"  {skipped.file}: {skipped.reason}"), soft_wrap=True)
 
-    for sentence in _files(report):
+    for sentence in (*_files(report), *report.remarks, *_passed_over(report)):
         console.print(Text(sentence), soft_wrap=True)
+
+
+def _passed_over(report: Report) -> Iterator[str]:
+    """The first of the files and folders that are no part of the data set."""
+    if not report.passed_over:
+        return
+    total = count_of(list(report.passed_over))
+    yield f"Passed over, since images are read from the folders of the classes alone: {total:,}."
+    for each in report.passed_over[:PASSED_OVER_SHOWN]:
+        many = f" ({each.images:,} images)" if each.path.is_dir() else ""
+        yield f"  {each.path}{many}: {each.reason}"
+    if (more := len(report.passed_over) - PASSED_OVER_SHOWN) > 0:
+        yield f"  and {more:,} more (all of them: --json)"
 
 
 def _files(report: Report) -> Iterator[str]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli.arguments import Json, Quiet, parse_path
-from dsui.cli.output import print_json
+from dsui.cli.json_output import print_json
+from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.cli.terminal import stdout_console
 from dsui.errors import Stopped
 

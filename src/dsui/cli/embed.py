@@ -8,20 +8,10 @@ from typing import Annotated
 import typer
 
 from dsui.cli import names
-from dsui.cli.arguments import (
-    Device,
-    Json,
-    Quiet,
-    Root,
-    SkipBad,
-    Weights,
-    check_dataset,
-    check_outside_images,
-    parse_path,
-    select_device,
-)
+from dsui.cli.arguments import Device, Root, SkipBad, Weights, check_dataset, check_outside_images, select_device
+from dsui.cli.json_output import print_json
 from dsui.cli.names import completion
-from dsui.cli.output import print_json
+from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.cli.terminal import print_line
 from dsui.errors import DsuiError
 

@@ -13,23 +13,21 @@ from dsui.cli import names
 from dsui.cli.arguments import (
     Device,
     Foreign,
-    Json,
     KeepOutputs,
     OwnFunction,
-    Quiet,
     Root,
     SkipBad,
     allow_function,
     check_name,
     parse_foreign,
     parse_names,
-    parse_path,
     select_device,
     split_names,
 )
 from dsui.cli.errors import UsageError
 from dsui.cli.names import completion
 from dsui.cli.output import Format, TableFormat, check_format, write_table
+from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.cli.terminal import print_line, stdout_console
 from dsui.cli.verdict import print_verdict, verdict_of_rows
 from dsui.errors import DsuiError

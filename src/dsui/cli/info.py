@@ -1,4 +1,4 @@
-"""`dsui info`: versions, devices and data sets, for a bug report."""
+"""`dsui info`: versions, devices and data sets, for a bug report; or what an exported file says of itself."""
 
 from __future__ import annotations
 
@@ -8,26 +8,38 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from dsui import __version__
-from dsui.cli.arguments import Json, Quiet, Root
-from dsui.cli.output import print_json
+from dsui.cli.arguments import Root
+from dsui.cli.json_output import print_json
+from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.cli.terminal import stdout_console
 
 NEEDED = ("torch", "numpy", "scipy", "scikit-learn", "pillow", "safetensors", "pyyaml", "typer", "rich")
-OPTIONAL = ("matplotlib", "onnx", "onnxruntime", "fastapi", "tensorboard", "ray")
+OPTIONAL = ("matplotlib", "onnx", "onnxruntime", "onnxscript", "fastapi", "tensorboard", "ray")
 Facts = dict[str, dict[str, str | None]]
 
 
-def info(root: Root = None, as_json: Json = False, quiet: Quiet = False) -> None:
-    """Print versions, devices and data sets, for a bug report.
+def info(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="A file of `dsui export`, to be told about it instead.", metavar="FILE", parser=parse_path),
+    ] = None,
+    root: Root = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Print versions, devices and data sets, for a bug report; of FILE, what it says of itself.
 
     Where a fact cannot be found out, the reason stands in its place.
 
-    Example: dsui info --json
+    Example: dsui info model.onnx
     """
     del quiet  # this command prints nothing but its result
-    facts = collect_facts(root)
+    facts = collect_facts(root) if file is None else _facts_of_file(file)
     if as_json:
         print_json(facts)
         return
@@ -41,6 +53,15 @@ def info(root: Root = None, as_json: Json = False, quiet: Quiet = False) -> None
             table.add_row("" if number else group, name, Text("-" if value is None else value, overflow="fold"))
         table.add_section()
     stdout_console().print(table)
+
+
+def _facts_of_file(file: Path) -> Facts:
+    from dsui.export.run_export import check_packages
+
+    check_packages("onnx")
+    from dsui.export.file_facts import file_facts
+
+    return file_facts(file)
 
 
 def collect_facts(root: Path | None = None) -> Facts:

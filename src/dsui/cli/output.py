@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli.arguments import check_name, parse_path
+from dsui.cli.arguments import check_name
 from dsui.cli.errors import UsageError
 from dsui.cli.names import completion
-from dsui.cli.terminal import print_line, stdout_console, write
+from dsui.cli.plain_arguments import parse_path
+from dsui.cli.terminal import stdout_console, write
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
@@ -98,17 +96,3 @@ def write_text(text: str, out: Path | None) -> None:
         except RunError as error:
             why = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
             raise DsuiError(f"{out} cannot be written ({why}); choose another --out.") from error
-
-
-def print_json(content: object) -> None:
-    """One JSON document: NaN and infinity become null, paths become text."""
-    print_line(json.dumps(to_json_value(content), indent=2, default=str, allow_nan=False))
-
-
-def to_json_value(content: object) -> object:
-    """The content with null in place of NaN and infinity, which JSON does not have."""
-    if isinstance(content, Mapping):
-        return {str(name): to_json_value(value) for name, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [to_json_value(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -10,23 +10,20 @@ import typer
 from dsui.cli import names
 from dsui.cli.arguments import (
     Device,
-    Json,
     KeepOutputs,
     OwnFunction,
-    Quiet,
     Root,
     SkipBad,
     allow_function,
     check_foreign,
-    parse_path,
+    check_page,
     select_device,
     split_names,
 )
-from dsui.cli.errors import UsageError
+from dsui.cli.json_output import print_json
 from dsui.cli.names import completion
-from dsui.cli.output import print_json
+from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.cli.terminal import print_line
-from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
     from dsui.runs.model import RunFacts
@@ -105,12 +102,7 @@ def _check_paths(out: Path, foreign: list[str], root: Path | None) -> None:
     """Find a wrong --out and missing data sets before any work is done."""
     from dsui.data.registry import check_present
 
-    if out.is_dir():
-        raise DsuiError(f"{out} cannot be written, because it is a folder; choose another --out.")
-    if not out.absolute().parent.is_dir():
-        raise DsuiError(f"{out} cannot be written, because its folder does not exist; choose another --out.")
-    if out.suffix.lower() not in {".html", ".htm", ""}:
-        raise UsageError(f"the page is HTML, but --out is {out}; name it {out.with_suffix('.html')}.")
+    check_page(out)
     for name in foreign:
         check_present(name, root)
 

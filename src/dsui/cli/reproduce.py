@@ -11,21 +11,11 @@ from typing import Annotated
 import typer
 
 from dsui.cli import names
-from dsui.cli.arguments import (
-    DEVICES,
-    MODES,
-    Device,
-    Json,
-    Quiet,
-    Root,
-    StepMode,
-    check_name,
-    parse_path,
-    select_device,
-)
+from dsui.cli.arguments import DEVICES, MODES, Device, Root, StepMode, check_name, select_device
 from dsui.cli.errors import UsageError
 from dsui.cli.names import completion
 from dsui.cli.output import Format, TableFormat, check_format
+from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.errors import Stopped
 
 ENGINES = ("local", "slurm", "ray")

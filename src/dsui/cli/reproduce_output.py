@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 
-from dsui.cli.output import Format, print_json, write_table
+from dsui.cli.json_output import print_json
+from dsui.cli.output import Format, write_table
 from dsui.cli.progress import format_duration
 from dsui.cli.reproduce_cells import (
     CellState,

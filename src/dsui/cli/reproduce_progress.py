@@ -51,6 +51,9 @@ class StudyProgress:
             self.study.run(job, context, self.cell_finished)
             self._note_speed(job, time.monotonic() - began)
 
+    def preparing(self, what: str, done: int, total: int | None) -> None:
+        self.update(what, done, total)
+
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
         self.update(f"loss {figures['loss']:.4g}" if figures.get("loss") else "training", done, total)
 

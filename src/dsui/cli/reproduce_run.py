@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dsui.cli.output import print_json
+from dsui.cli.json_output import print_json
 from dsui.cli.reproduce_progress import LOGS, StudyProgress
 from dsui.cli.terminal import print_line
 from dsui.errors import DsuiError

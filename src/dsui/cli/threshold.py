@@ -11,29 +11,19 @@ import typer
 from dsui.cli.arguments import (
     Device,
     Foreign,
-    Json,
     KeepOutputs,
     OwnFunction,
-    Quiet,
     Root,
     SkipBad,
     allow_function,
     parse_foreign,
-    parse_path,
     select_device,
     split_names,
 )
 from dsui.cli.errors import UsageError
-from dsui.cli.output import (
-    Format,
-    TableFile,
-    TableFormat,
-    check_format,
-    file_format,
-    print_json,
-    write_table,
-    write_text,
-)
+from dsui.cli.json_output import print_json
+from dsui.cli.output import Format, TableFile, TableFormat, check_format, file_format, write_table, write_text
+from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.cli.score_options import DetectorName, ForeignScore, Score, Two, parse_choice
 from dsui.errors import DsuiError
 from dsui.excerpt import excerpt
@@ -42,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dsui.deploy.scorer import Chooser
-    from dsui.runs.acceptance import Criterion, Thresholds
+    from dsui.limits import Criterion
+    from dsui.runs.acceptance import Thresholds
 
 COVERAGES, RISKS = "0.8,0.9,0.95,0.99", "0.01,0.02,0.05"
 
@@ -101,8 +92,8 @@ def threshold(
     from dsui.deploy.scorer import prepare
     from dsui.deploy.threshold_effects import OWN, effect
     from dsui.evaluation.evaluate import open_evaluation
+    from dsui.limits import Criterion
     from dsui.report.threshold_table import threshold_csv, threshold_table
-    from dsui.runs.acceptance import Criterion
     from dsui.runs.calibration import stored_calibration
     from dsui.runs.model import run_facts
 
@@ -179,7 +170,7 @@ def _read_saved(run: Path, note: Callable[[str], None]) -> Thresholds | None:
 
 
 def _parse_criteria(coverage: str | None, risk: str | None, save: bool) -> list[Criterion]:
-    from dsui.runs.acceptance import Criterion
+    from dsui.limits import Criterion
 
     if save and coverage is None and risk is None:
         raise UsageError("--save keeps one threshold; name it with --coverage 0.95 or --risk 0.02.")

@@ -10,31 +10,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dsui.backbones.spec import is_spec
-from dsui.cli import names, train_backbone, train_checks, train_choices, train_summary
+from dsui.cli import names, train_backbone, train_balance, train_checks, train_choices, train_summary
 from dsui.cli.arguments import (
     MODES,
     Device,
-    Json,
-    Quiet,
     Root,
     SkipBad,
     StepMode,
     Weights,
     check_name,
     check_outside_images,
-    check_share,
-    parse_path,
     select_device,
 )
 from dsui.cli.errors import FAILED, UsageError, as_usage_errors, print_error
+from dsui.cli.json_output import print_json
 from dsui.cli.names import completion
-from dsui.cli.output import print_json
+from dsui.cli.plain_arguments import Json, Quiet, check_share, parse_path
 from dsui.data.registry import FOLDER, OWN
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
     from dsui.data.registry import FolderOptions
-    from dsui.runs.config import RunConfig
 
 
 def train(
@@ -68,7 +64,7 @@ def train(
         typer.Option(
             metavar="NAME",
             help=f"Training settings: {', '.join(names.recipes())}, or a YAML file.  [default: paper; photos for "
-            "folder:PATH, features for features:FILE]",
+            "folder:PATH; features for features:FILE and with --freeze]",
             autocompletion=completion(names.recipes),
         ),
     ] = None,
@@ -123,6 +119,8 @@ def train(
             "can be selected on them.  [default: 0.1 for folder:PATH, else 0]",
         ),
     ] = None,
+    balance: train_balance.BalanceOption = None,
+    patience: train_balance.PatienceOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     root: Root = None,
     size: Annotated[
@@ -170,8 +168,8 @@ def train(
     Example: dsui train --data cifar10 --recipe paper --out runs/cifar10-0
     """
     check_name("method", method, names.methods())
-    begun = _begun(data, out, resume)
-    backbone, recipe = train_checks.backbone_and_recipe(data, backbone, recipe, device, begun)
+    begun = train_choices.begun_run(data, out, resume)
+    backbone, recipe = train_checks.backbone_and_recipe(data, backbone, recipe, freeze, device, begun)
     train_backbone.check(backbone, data, weights, channels, freeze, freeze_until, square)
     check_name("mode", mode, MODES)
     if not recipe.lower().endswith((".yaml", ".yml")):
@@ -180,9 +178,11 @@ def train(
     data = train_checks.without_slash(data)
     for name in filter(None, (data, outliers)):
         check_outside_images("--out", out, name)
-    overrides = dict(_parse_setting(setting) for setting in settings or []) | train_backbone.frozen(
-        freeze, freeze_until
-    )
+    overrides = {
+        **dict(map(_parse_setting, settings or [])),
+        **train_backbone.frozen(freeze, freeze_until),
+        **train_balance.settings(balance, patience),
+    }
 
     import torch
 
@@ -192,6 +192,7 @@ def train(
     from dsui.runs.folder import CONFIG
     from dsui.runs.images import held_out_images, training_images, usual_share
     from dsui.runs.recipe_file import load_recipe, method_options
+    from dsui.runs.start import started
     from dsui.training.distributed import connect, joined
     from dsui.training.heartbeat import Heartbeat
     from dsui.training.loop import fit
@@ -205,18 +206,17 @@ def train(
     with as_usage_errors():
         recipe_overrides, options = method_options(method, {**choice.settings, **overrides})
         loaded_recipe = load_recipe(recipe, data, recipe_overrides, pretrained=is_spec(backbone))
-    resume = resume or _is_restarted(out / CONFIG)
+    resume = resume or train_choices.is_restarted(out / CONFIG)
     with (
-        train_backbone.started(backbone, weights, data, choice.size, square, begun) as start,
+        started(backbone, weights, choice.size, train_backbone.chosen_fit(data, square, begun)) as start,
         joined(device_type) as world,
         Heartbeat(world, lambda: connect(world), print_error, partial(_end_job, out)),
     ):
         loaded_recipe = start.recipe(loaded_recipe, data)
-        folder_options = start.folder_options(channels, skip_bad)
-        whole = _load_images(data, root, size, folder_options)
+        folder_options = start.folder_options(choice.size, channels, skip_bad)
+        whole = _load_images(data, root, choice.size, folder_options)
         has_test = train_checks.has_test_images(data)
         foreign = None if outliers is None else _load_images(outliers, root, None, folder_options)
-        share = calibration if calibration is not None else usual_share(data)
         config = RunConfig(
             data=data,
             backbone=backbone,
@@ -228,14 +228,14 @@ def train(
             options=options,
             outliers=outliers,
             known=known_classes,
-            held_out=share,
+            held_out=usual_share(data) if calibration is None else calibration,
             skip_bad=skip_bad,
             preparation=start.facts,
         )
         images = training_images(config, whole)
         if world.leader and not quiet:
             train_checks.print_notes(config, whole, images, choice.notes, has_test=has_test, device=device_type)
-        held_out = None if share == 0 else held_out_images(config, whole)
+        held_out = None if config.held_out == 0 else held_out_images(config, whole)
         with TrainingProgress(quiet or not world.leader, loaded_recipe.epochs) as progress:
             fit(
                 config,
@@ -263,24 +263,6 @@ def _end_job(out: Path, who: str) -> None:
 
     print_error(f"{who}; {how_to_go_on(out)}.")
     os._exit(FAILED)
-
-
-def _begun(data: str, out: Path, resume: bool) -> RunConfig | None:
-    """The run on a folder that goes on: what the user does not choose again stays as it was begun."""
-    if not data.startswith(FOLDER):
-        return None
-    from dsui.runs.folder import CONFIG, read_config
-
-    config = out / CONFIG
-    if not config.exists() or not (resume or _is_restarted(config)):
-        return None
-    begun = read_config(config)
-    return begun if begun.data.startswith(FOLDER) else None
-
-
-def _is_restarted(config: Path) -> bool:
-    """Whether torchrun started the job again after a process died: the same command then continues the run."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 and config.exists()
 
 
 def _load_images(data: str, root: Path | None, size: int | None, folder_options: FolderOptions) -> ImageSet:

@@ -26,17 +26,18 @@ FEW_STEPS = 4
 
 
 def backbone_and_recipe(
-    data: str, backbone: str | None, recipe: str | None, device: str, begun: RunConfig | None
+    data: str, backbone: str | None, recipe: str | None, freeze: bool, device: str, begun: RunConfig | None
 ) -> tuple[str, str]:
-    """Those that the user chose, checked, or the usual ones; features have a recipe of their own and no network, and
-    for a folder it is chosen by the device. `begun` is the run that goes on, if any."""
+    """Those that the user chose, checked, or the usual ones. Features have a recipe of their own and no network; where
+    the whole network is frozen, the head is trained on features too. For a folder the network is chosen by the device.
+    `begun` is the run that goes on, if any."""
     if data.startswith(FEATURES):
         if backbone not in (None, FEATURES_BACKBONE):
             raise UsageError(f"--backbone {backbone}: {data} are features already; leave it out.")
         return FEATURES_BACKBONE, recipe or "features"
     if data.startswith(FOLDER):
         backbone = backbone or train_choices.network(select_device(device).type, begun)
-        recipe = recipe or train_choices.recipe(begun)
+        recipe = recipe or train_choices.recipe(begun, freeze)
     backbone = backbone or "resnet18"
     if not is_spec(backbone):
         check_name("backbone", backbone, (*names.backbones(), "hf:NAME", "timm:NAME", "torchvision:NAME"))
@@ -105,10 +106,13 @@ def print_notes(
     config: RunConfig, whole: ImageSet, images: ImageSet, chosen: Sequence[str], *, has_test: bool, device: str
 ) -> None:
     """Print to stderr what a user might not expect; `images` are the part of `whole` that is trained on, and `chosen`
-    says what was chosen for the user."""
+    says what was chosen for the user. Of one class alone nothing, since training refuses it."""
+    if len(images.classes) < 2:
+        return
     notes = [*_notes_on_files(whole), *chosen]
     if config.data.startswith(FOLDER) and config.recipe.name == train_choices.RECIPE:
         notes.append(train_choices.length(config))
+    notes += _notes_on_classes(config, images)
     if not has_test:
         rest = "`dsui evaluate` needs --on held-out" if config.held_out else "there are no images to evaluate it with"
         notes.append(f"{config.data} has no folder test, so {rest}.")
@@ -125,10 +129,44 @@ def print_notes(
         print_line(note, err=True)
 
 
+def _notes_on_classes(config: RunConfig, images: ImageSet) -> list[str]:
+    """About classes of uneven size in a user's own data, unless they are balanced, and about classes whose mixtures
+    have too few images to start from."""
+    import torch
+
+    from dsui.data.unevenness import sentence
+
+    counts = torch.bincount(images.labels, minlength=len(images.classes)).tolist()
+    per_class = dict(zip(images.classes, counts, strict=True))
+    uneven = sentence(per_class) if config.data.startswith(OWN) and config.recipe.balance == "none" else None
+    return list(filter(None, (uneven, _note_on_mixtures(config, per_class))))
+
+
+def _note_on_mixtures(config: RunConfig, per_class: dict[str, int]) -> str | None:
+    """Where EM starts the mixtures (`dsui.em.start`)."""
+    from dsui.em import SAMPLES_PER_COMPONENT
+    from dsui.methods.registry import effective_options
+
+    options = effective_options(config.method, config.recipe, config.options)
+    components = options.get("components")
+    if not options.get("initialize") or not isinstance(components, int):
+        return None
+    few = [name for name, count in per_class.items() if count < SAMPLES_PER_COMPONENT * components]
+    if not few:
+        return None
+    classes = f"Class {few[0]} has" if len(few) == 1 else f"{len(few):,} classes have"
+    return (
+        f"{classes} fewer than {SAMPLES_PER_COMPONENT * components} images, too few for {components} components; EM "
+        "starts such classes with fewer, and with one variance for all classes."
+    )
+
+
 def _notes_on_files(images: ImageSet) -> list[str]:
     """About images of folder:PATH that are not trained on although the user did not exclude them by name."""
     from dsui.data.features import FeatureSet
     from dsui.data.folder import FolderSet
+    from dsui.data.passed_over import count_of, passed_over
+    from dsui.data.registry import folder_path
 
     if isinstance(images, FeatureSet) and images.set_aside:
         total = len(images.file.features)
@@ -139,6 +177,8 @@ def _notes_on_files(images: ImageSet) -> list[str]:
     if images.set_aside:
         count = len(images.files) + len(images.skipped) + images.set_aside
         notes.append(f"{images.set_aside} of {count} images of {images.name} are set aside for test.")
+    if passed := count_of(passed_over(folder_path(images.name))):
+        notes.append(f"{passed:,} files are passed over; `dsui data check {images.name}` names them and says why.")
     if images.skipped:
         check = f"`dsui data check {images.name} --skip-bad` names them"
         notes.append(f"{len(images.skipped)} files are left out; {check}.")

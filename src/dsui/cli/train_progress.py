@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
@@ -11,7 +11,14 @@ from rich.text import Text
 from dsui.cli.progress import STOPPING, format_duration, print_note
 from dsui.cli.terminal import stderr_console
 from dsui.errors import DsuiError
-from dsui.training.reporter import ACCURACY, HELD_OUT_ACCURACY, IMAGES_PER_SECOND, WARNING, Reporter
+from dsui.training.reporter import (
+    ACCURACY,
+    HELD_OUT_ACCURACY,
+    HELD_OUT_LOSS,
+    IMAGES_PER_SECOND,
+    WARNING,
+    Reporter,
+)
 
 BAR_WIDTH = 8
 TIME_WIDTH = len(" 12:34:56 left")
@@ -19,9 +26,10 @@ NARROW = 64
 """A terminal of fewer columns has no room for a bar beside the text."""
 SPEED_SECONDS = 600
 """The time left is judged by the speed in this time: a step or an epoch may take minutes."""
-NAMES = {ACCURACY: "training accuracy", HELD_OUT_ACCURACY: "held-out accuracy"}
+HELD_OUT = (HELD_OUT_ACCURACY, HELD_OUT_LOSS)
+NAMES = {ACCURACY: "training accuracy", HELD_OUT_ACCURACY: "held-out accuracy", HELD_OUT_LOSS: "held-out loss"}
 """What a line of a log calls them."""
-FORGOTTEN_FIRST = (IMAGES_PER_SECOND, "loss", ACCURACY, HELD_OUT_ACCURACY)
+FORGOTTEN_FIRST = (IMAGES_PER_SECOND, "loss", ACCURACY, HELD_OUT_LOSS, HELD_OUT_ACCURACY)
 """What a bar leaves out, one after another, until the rest fits."""
 
 
@@ -55,6 +63,9 @@ class TrainingProgress:
     def __exit__(self, *_: object) -> None:
         self.display.stop()
 
+    def preparing(self, what: str, done: int, total: int | None) -> None:
+        self.display.update(self.task, completed=done, total=total, description=what)
+
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
         epoch = min(done * self.epochs // total + 1, self.epochs)
         room = self.console.width - TIME_WIDTH - (BAR_WIDTH + 1 if self.console.width >= NARROW else 0)
@@ -63,7 +74,7 @@ class TrainingProgress:
 
     def epoch(self, row: dict[str, object]) -> None:
         figures = {name: value for name, value in row.items() if isinstance(value, float) and name != "seconds"}
-        kept = {name: value for name, value in self.last_epoch.items() if name == HELD_OUT_ACCURACY}
+        kept = {name: value for name, value in self.last_epoch.items() if name in HELD_OUT}
         self.last_epoch = kept | figures
         epoch, step, seconds = row["epoch"], row["step"], row["seconds"]
         assert isinstance(epoch, int)
@@ -97,6 +108,9 @@ class TensorBoardReporter:
             raise DsuiError("--tensorboard needs the package tensorboard; install it or leave the flag out.") from error
         self.reporter, self.writer = reporter, SummaryWriter(out / "tensorboard")
 
+    def preparing(self, what: str, done: int, total: int | None) -> None:
+        self.reporter.preparing(what, done, total)
+
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
         self.reporter.steps(done, total, figures)
 
@@ -125,16 +139,27 @@ class _TimeLeft(TimeRemainingColumn):
 
 def bar_text(epoch: str, figures: Mapping[str, float], room: int) -> str:
     """The epoch, and as many of the figures as fit into `room` columns."""
-    shown: dict[str, Callable[[float], str]] = {
-        "loss": lambda loss: f"loss {loss:#.3g}".rstrip("."),
-        ACCURACY: lambda share: f"accuracy {share:.3f}",
-        HELD_OUT_ACCURACY: lambda share: f"held-out {share:.3f}",
-        IMAGES_PER_SECOND: lambda rate: f"{rate:,.0f} images/s",
-    }
-    texts = {name: form(figures[name]) for name, form in shown.items() if name in figures}
+    kept = dict(figures)
     for name in (None, *FORGOTTEN_FIRST):
-        texts.pop(name or "", None)
-        text = ": ".join(filter(None, (epoch, ", ".join(texts.values()))))
+        kept.pop(name or "", None)
+        text = ": ".join(filter(None, (epoch, ", ".join(_figure_texts(kept)))))
         if len(text) <= room:
             break
     return text
+
+
+def _figure_texts(figures: Mapping[str, float]) -> Iterator[str]:
+    """One text for each figure; the two of held-out images share one."""
+    if "loss" in figures:
+        yield _loss_text(figures["loss"])
+    if ACCURACY in figures:
+        yield f"accuracy {figures[ACCURACY]:.3f}"
+    if HELD_OUT_ACCURACY in figures:
+        loss = f" {_loss_text(figures[HELD_OUT_LOSS])}" if HELD_OUT_LOSS in figures else ""
+        yield f"held-out {figures[HELD_OUT_ACCURACY]:.3f}{loss}"
+    if IMAGES_PER_SECOND in figures:
+        yield f"{figures[IMAGES_PER_SECOND]:,.0f} images/s"
+
+
+def _loss_text(loss: float) -> str:
+    return f"loss {loss:#.3g}".rstrip(".")

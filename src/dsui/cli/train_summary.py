@@ -33,14 +33,17 @@ def _closing_sentence(out: Path, held_out: dict[str, float] | None, has_test: bo
 
 
 def facts(config: RunConfig, out: Path) -> dict[str, object]:
-    """A finished run, for --json; the figures are those of its last epoch."""
+    """A finished run, for --json; the figures are those of its last epoch, or of the best one where it kept that."""
     from dsui.runs.folder import LOG, WEIGHTS
     from dsui.runs.log import read_log
+    from dsui.training.reporter import BEST_EPOCH
 
     rows = read_log(out / LOG).epochs
     last = rows[-1] if rows else {}  # the user may have deleted the log
+    best = last.get(BEST_EPOCH)
+    kept = next((row for row in rows if row["epoch"] == best), last)
     found = _calibration(out)
-    figures = {name: value for name, value in last.items() if name not in {"epoch", "step", "seconds"}}
+    figures = {name: value for name, value in kept.items() if name not in {"epoch", "step", "seconds", BEST_EPOCH}}
     return {
         "run": out,
         "weights": out / WEIGHTS,
@@ -50,6 +53,7 @@ def facts(config: RunConfig, out: Path) -> dict[str, object]:
         "recipe": config.recipe.name,
         "seed": config.seed,
         "epochs": config.recipe.epochs,
+        "best_epoch": best,
         "seconds": round(sum(row["seconds"] for row in rows), 3),
         "figures": figures,
         "held_out": _held_out_accuracy(found),

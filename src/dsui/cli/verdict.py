@@ -36,17 +36,15 @@ def print_verdict(console: Console, verdict: Verdict, name: str = "") -> None:
     console.print(f"Next: {verdict.next_step}.\n", soft_wrap=True)
 
 
-def print_short_verdict(console: Console, run: RunFacts) -> None:
+def short_verdict(run: RunFacts) -> str:
     """Two sentences, or how to get them."""
     from dsui.evaluation.verdict import judge
     from dsui.evaluation.verdict_facts import facts_of_run
 
     facts = facts_of_run(run)
     if facts is None:
-        folder = shlex.quote(str(run.path))
-        console.print(
-            f"This model was not evaluated, so it is unknown whether to trust it. Next: dsui evaluate {folder}.",
-            soft_wrap=True,
+        return (
+            "This model was not evaluated, so it is unknown whether to trust it. "
+            f"Next: dsui evaluate {shlex.quote(str(run.path))}."
         )
-    else:
-        console.print(judge(facts).short, soft_wrap=True)
+    return judge(facts).short

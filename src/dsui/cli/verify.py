@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli.arguments import Device, Json, Quiet, select_device
+from dsui.cli.arguments import Device, select_device
 from dsui.cli.errors import UsageError
-from dsui.cli.output import print_json
+from dsui.cli.json_output import print_json
+from dsui.cli.plain_arguments import Json, Quiet
 from dsui.cli.terminal import print_line, stderr_console, stdout_console
 from dsui.errors import DsuiError
 

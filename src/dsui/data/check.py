@@ -18,7 +18,9 @@ from dsui.data.checksum import algorithm_of, checksum_of
 from dsui.data.decode import read_header
 from dsui.data.features import feature_set, has_test_rows
 from dsui.data.folder import folder_set, is_split, readable_files, split_files
+from dsui.data.passed_over import PassedOver, passed_over
 from dsui.data.registry import FEATURES, FOLDER, SPLITS, dataset_info, default_root, folder_path, own_path
+from dsui.data.unevenness import is_uneven, sentence
 from dsui.errors import DataError
 from dsui.progress import Progress, silent
 
@@ -55,6 +57,11 @@ class SplitReport:
     modes: tuple[str, ...] = ()
     unreadable: tuple[SkippedFile, ...] = ()
 
+    @property
+    def uneven(self) -> bool:
+        """Whether its classes differ much in size, in the part that is trained on."""
+        return self.split == "train" and is_uneven(self.per_class)
+
 
 @dataclass(frozen=True)
 class FileReport:
@@ -73,6 +80,10 @@ class Report:
     splits: tuple[SplitReport, ...]
     absent: tuple[str, ...]
     files: tuple[FileReport, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """Sentences on what a user may want to change, though the data can be used."""
+    passed_over: tuple[PassedOver, ...] = ()
+    """What lies in a folder and is no part of the data set."""
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -137,7 +148,25 @@ def _check_folder(name: str, skip_bad: bool, progress: Progress) -> Report:
     path = folder_path(name)
     present = tuple(split for split in SPLITS if split == "train" or not is_split(path) or (path / split).exists())
     reports = tuple(_check_folder_split(path, split, skip_bad, progress) for split in present)
-    return Report(name, reports, tuple(split for split in SPLITS if split not in present))
+    absent = tuple(split for split in SPLITS if split not in present)
+    return Report(name, reports, absent, remarks=_remarks(reports[0]), passed_over=tuple(passed_over(path)))
+
+
+def _remarks(train: SplitReport) -> tuple[str, ...]:
+    """On the classes of a user's own training images, as far as all could be read."""
+    if train.problems:
+        return ()
+    single = [name for name, count in train.per_class.items() if count == 1]
+    alone = None
+    if single:
+        others = f" and {len(single) - 1} more" if len(single) > 1 else ""
+        alone = (
+            f"{single[0]}{others} {'has' if len(single) == 1 else 'have'} a single training image, so none can be held "
+            "out; add images, or train with --calibration 0."
+        )
+    one = f"There is one class, {next(iter(train.per_class))}; a classifier needs two or more."
+    found = (one if len(train.per_class) == 1 else None, sentence(train.per_class), alone)
+    return tuple(filter(None, found))
 
 
 def _check_features(name: str) -> Report:
@@ -148,7 +177,8 @@ def _check_features(name: str) -> Report:
     splits = [
         SplitReport(split, len(each.labels), each.shape, per_class=_per_class(each)) for split, each in found.items()
     ]
-    return Report(name, tuple(splits), tuple(split for split in SPLITS if split not in present))
+    absent = tuple(split for split in SPLITS if split not in present)
+    return Report(name, tuple(splits), absent, remarks=_remarks(splits[0]))
 
 
 def _check_folder_split(path: Path, split: str, skip_bad: bool, progress: Progress) -> SplitReport:

@@ -1,4 +1,4 @@
-"""One image file as 8-bit pixels, as a person sees it.
+"""One image file as 8-bit pixels, as a person sees it. Pillow and numpy are all it needs.
 
 The first frame of an animation is used. The image is turned as its EXIF data say, transparent parts become white, CMYK
 and palettes become RGB. Grey deeper than 8 bits is scaled, never clipped: integers from 0..65535 and floats from 0..1,
@@ -16,26 +16,23 @@ import os
 import re
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from io import BytesIO
+from pathlib import Path
 from threading import Condition
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
+from dsui.errors import DsuiError
 from dsui.excerpt import shorten
 from dsui.regular_file import open_regular, read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from dsui.backbones.preparation import Extent, Preparation
 
@@ -61,11 +58,9 @@ STRIP = 1 << 20
 UNREADABLE = {"BUFR", "GRIB", "HDF5", "MPEG", "WMF", "EPS"}
 """Pillow recognises the first five but cannot decode them, and it runs an external program for EPS."""
 COMMON = {"JPEG", "PNG"}
-BLOCK = 256
-"""Files that one thread reads in a row."""
 
 
-class ImageError(Exception):
+class ImageError(DsuiError):
     """Why a file cannot be used as an image; the caller, who knows the file and the remedy, completes the sentence."""
 
 
@@ -129,25 +124,34 @@ def read_header(path: Path) -> Header:
             raise _explained(error, path) from error
 
 
-def decode_image(path: Path, channels: int) -> Image.Image:
-    """The decoded image in mode L (1 channel) or RGB (3)."""
+def stored_size(content: bytes) -> tuple[int, int]:
+    """(width, height) by the header of an image file's bytes; nothing is decoded. It may be used in threads."""
     try:
-        with _opened(path) as image:
+        with _opened(content) as image:
+            return image.size
+    except Exception as error:
+        raise _explained(error, content) from error
+
+
+def decode_image(file: Path | bytes, channels: int) -> Image.Image:
+    """The decoded image in mode L (1 channel) or RGB (3), of a file or of the bytes of one."""
+    try:
+        with _opened(file) as image:
             return as_seen(image, channels)
     except Exception as error:
-        raise _explained(error, path) from error
+        raise _explained(error, file) from error
 
 
-def read_pixels(path: Path, channels: int, size: int, preparation: Preparation | None) -> NDArray[np.uint8]:
-    """[channels, size, size] of a file; what a network is trained on and what it predicts from."""
+def read_pixels(file: Path | bytes, channels: int, size: int, preparation: Preparation | None) -> NDArray[np.uint8]:
+    """[channels, size, size] of a file or of its bytes; what a network is trained on and what it predicts from."""
     if preparation is None:
-        return pixels(central_square(decode_image(path, channels), size))
+        return pixels(central_square(decode_image(file, channels), size))
     try:
-        with _opened(path) as image:
+        with _opened(file) as image:
             extent = _reduced(image, preparation)
             return pixels(preparation.apply(as_seen(image, channels), extent))
     except Exception as error:
-        raise _explained(error, path) from error
+        raise _explained(error, file) from error
 
 
 def as_seen(image: Image.Image, channels: int) -> Image.Image:
@@ -183,41 +187,19 @@ def pixels(image: Image.Image) -> NDArray[np.uint8]:
     return values[None] if values.ndim == 2 else np.ascontiguousarray(values.transpose(2, 0, 1))
 
 
-def read_all(
-    files: Sequence[Path],
-    read: Callable[[Path], NDArray[np.uint8]],
-    shape: tuple[int, int, int],
-    threads: int | None = None,
-) -> Tensor:
-    """uint8 [N, *shape]: `read` of every file, in as many threads as there are processors.
-
-    Pillow decodes without holding Python's global lock. Files of a few kilobytes spend their time with the lock held,
-    so that one thread reads them faster than several do.
-    """
-    images = np.empty((len(files), *shape), dtype=np.uint8)
-
-    def fill(start: int) -> None:
-        for index in range(start, min(start + BLOCK, len(files))):
-            images[index] = read(files[index])
-
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        for _ in pool.map(fill, range(0, len(files), BLOCK)):
-            pass
-    return torch.from_numpy(images)
-
-
 @contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
-    with open_regular(path, LARGEST_FILE) as stream:
-        if not stream.peek(1):
+def _opened(file: Path | bytes) -> Iterator[Image.Image]:
+    with BytesIO(file) if isinstance(file, bytes) else open_regular(file, LARGEST_FILE) as stream:
+        if not stream.read(1):
             raise ImageError("the file is empty")
+        stream.seek(0)
         with Image.open(stream, formats=_formats()) as image:
             width, height = image.size
             largest = LARGEST_IMAGE if image.format in FAST else LARGEST_SLOW
             if width * height > largest:
                 raise ImageError(f"its header announces {width} x {height} pixels, more than {largest:,}")
             if image.format == "JPEG":
-                _check_scans(path, width * height)
+                _check_scans(file, width * height)
             yield image
 
 
@@ -237,11 +219,12 @@ def _reduced(image: Image.Image, preparation: Preparation) -> Extent | None:
     return None
 
 
-def _check_scans(path: Path, size: int) -> None:
+def _check_scans(file: Path | bytes, size: int) -> None:
     """The file is read for this only where its bytes are enough for too many scans."""
-    if size * (path.stat().st_size // SCAN_HEADER) <= MOST_PASSED:
+    length = len(file) if isinstance(file, bytes) else file.stat().st_size
+    if size * (length // SCAN_HEADER) <= MOST_PASSED:
         return
-    content, scans, at = read_regular(path, LARGEST_FILE), 0, 2
+    content, scans, at = file if isinstance(file, bytes) else read_regular(file, LARGEST_FILE), 0, 2
     while (found := MARKER.search(content, at)) and (marker := content[found.end() - 1]) != END_OF_IMAGE:
         scans, at = scans + (marker == START_OF_SCAN), found.end()
         if marker not in WITHOUT_LENGTH:
@@ -250,11 +233,12 @@ def _check_scans(path: Path, size: int) -> None:
             raise ImageError(f"it is a JPEG of {size:,} pixels in {scans:,} scans or more, which takes too long")
 
 
-def _explained(error: Exception, path: Path) -> ImageError:
+def _explained(error: Exception, file: Path | bytes) -> ImageError:
     if isinstance(error, ImageError):
         return error
     if isinstance(error, UnidentifiedImageError):
-        return ImageError(f"it is not an image although its name ends in {path.suffix}")
+        named = f" although its name ends in {file.suffix}" if isinstance(file, Path) else ""
+        return ImageError(f"it is not an image{named}")
     if isinstance(error, OSError) and error.errno:
         return ImageError(error.strerror)
     return ImageError(f"{type(error).__name__}: {shorten(error)}")

@@ -13,7 +13,7 @@ The rule takes about a fifth of each class for test, by the paths of the files b
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +27,9 @@ from torch import Tensor
 
 from dsui.backbones.preparation import Preparation
 from dsui.data.dataset import MemorySet
-from dsui.data.decode import ImageError, decode_image, extensions, read_all, read_header, read_pixels
+from dsui.data.decode import ImageError, decode_image, extensions, read_header, read_pixels
 from dsui.data.info import missing_folder
+from dsui.data.read_all import read_all
 from dsui.data.split_rule import chosen_for_test
 from dsui.errors import DataError
 
@@ -148,38 +149,6 @@ def files_for_test(files: Sequence[Path], path: Path) -> frozenset[Path]:
     """Those of one class's `files`, which lie below `path`, that the rule takes for test."""
     names = [os.fsencode(file.relative_to(path).as_posix()) for file in files]
     return frozenset(files[place] for place in chosen_for_test(names))
-
-
-def image_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The files among `paths`, whatever their names, and the image files in and below the folders, sorted by name.
-
-    In folders, hidden files and files whose ending no image has are ignored. Links are followed, but no folder is
-    entered twice. A path that does not exist or cannot be listed is given as it is: the error comes when it is read.
-    """
-    known, seen = extensions(), set[str]()
-
-    def below(folder: Path) -> Iterator[Path]:
-        real = os.path.realpath(folder)
-        if real in seen:
-            return
-        seen.add(real)
-        try:
-            with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
-        except OSError:
-            yield folder
-            return
-        for entry in entries:
-            path = Path(entry.path)
-            if entry.name.startswith("."):
-                continue
-            if os.path.isdir(path):  # unlike Path.is_dir, it raises nothing where access is denied
-                yield from below(path)
-            elif path.suffix.lower() in known:
-                yield path
-
-    for path in paths:
-        yield from below(path) if os.path.isdir(path) else [path]
 
 
 def readable_files(files: list[Path], channels: int, skip_bad: bool) -> tuple[list[Path], list[SkippedFile]]:

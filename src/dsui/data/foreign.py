@@ -23,7 +23,8 @@ from torch import Tensor
 from dsui.backbones.preparation import Preparation
 from dsui.data.dataset import ImageSet, Subset, subset
 from dsui.data.features import features_of
-from dsui.data.folder import FolderSet, image_files, readable_files
+from dsui.data.folder import FolderSet, readable_files
+from dsui.data.image_files import image_files
 from dsui.data.info import missing_folder
 from dsui.data.registry import TRAIN_SUFFIX, dataset_info, default_root, load
 from dsui.data.resize import BLOCK, reshape

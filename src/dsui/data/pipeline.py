@@ -31,7 +31,8 @@ PREFETCHED_BATCHES = 4
 
 
 class Batch(NamedTuple):
-    """On the training device: 8-bit images [B, C, H, W], labels [B], and indices [B] into the data set."""
+    """On the training device: 8-bit images [B, C, H, W], labels [B], and indices [B] into the data set, or places as in
+    `dsui.data.sampling`."""
 
     images: Tensor
     labels: Tensor
@@ -47,9 +48,17 @@ class Loader(Protocol):
 
 
 def epoch_batches(
-    samples: int, batch: int, seed: int, epoch: int, start: int = 0, rank: int = 0, world: int = 1
+    samples: int,
+    batch: int,
+    seed: int,
+    epoch: int,
+    start: int = 0,
+    rank: int = 0,
+    world: int = 1,
+    places: Tensor | None = None,
 ) -> Iterator[Tensor]:
-    """An epoch's shuffled indices in full batches, from step `start` on; the remaining samples are left out.
+    """An epoch's shuffled indices in full batches, from step `start` on; the remaining samples are left out. `places`
+    [samples] are what is shuffled where it is not every index once (`dsui.data.sampling`).
 
     `batch` is the global batch; each of `world` processes gets an equal part of it, so that together they see
     what one process would see.
@@ -61,6 +70,7 @@ def epoch_batches(
         raise ValueError(f"{samples} samples do not fill a batch of {batch}; choose a smaller batch.")
     generator = torch.Generator().manual_seed(splitmix64(splitmix64(seed) ^ epoch) >> 1)
     order = torch.randperm(samples, generator=generator)
+    order = order if places is None else places[order]
     part = batch // world
     for step in range(start, samples // batch):
         first = step * batch + rank * part
@@ -82,7 +92,8 @@ class ResidentLoader:
 
     def take(self, indices: Tensor) -> Batch:
         """The batch at `indices`, which lie on the device."""
-        return Batch(self.images.index_select(0, indices), self.labels.index_select(0, indices), indices)
+        own = indices % len(self.labels)
+        return Batch(self.images.index_select(0, own), self.labels.index_select(0, own), indices)
 
     def stream(self, order: Iterable[Tensor]) -> Iterator[Batch]:
         for indices in order:
@@ -145,8 +156,9 @@ class _Reader(Dataset["Batch | DataError"]):
         self.images = images
 
     def __getitem__(self, indices: Tensor) -> Batch | DataError:
+        own = indices % len(self.images.labels)
         try:
-            return Batch(self.images.read(indices), self.images.labels[indices], indices)
+            return Batch(self.images.read(own), self.images.labels[own], indices)
         except DataError as error:
             return error
 

@@ -103,7 +103,10 @@ def dataset_info(name: str) -> DatasetInfo:
     if name in DATASETS:
         return DATASETS[name]
     if name == ARRAYS:
-        raise DataError("the run was trained on arrays in memory, which are not on disk; evaluate it from Python.")
+        raise DataError(
+            "the run was trained on arrays in memory, which are not on disk; evaluate it from Python with "
+            "UncertaintyClassifier.load(RUN).score(images, labels), or train on a folder of images."
+        )
     if os.path.isdir(os.path.expanduser(name)):
         raise DataError(f"There is no data set {excerpt(name)}; a folder is named {FOLDER}{name}.")
     suggestion = nearest(name, DATASETS)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from dsui.data.dataset import MemorySet
-from dsui.data.decode import ImageError, decode_image, pixels, read_all
+from dsui.data.decode import ImageError, decode_image, pixels
 from dsui.data.info import DatasetInfo, RemoteFile, Split, damaged_file, missing_file, unreadable_file
+from dsui.data.read_all import read_all
 from dsui.excerpt import excerpt
 from dsui.regular_file import read_regular
 

@@ -25,12 +25,12 @@ from torch import Tensor
 from dsui.backbones.named import NamedBackbone, load_backbone, weights_fingerprint
 from dsui.backbones.preparation import FACTS, LARGEST_SIDE, Preparation
 from dsui.data.feature_file import classes_text
-from dsui.deploy.inputs import map_ahead
 from dsui.deploy.sources import EmbeddedImages
 from dsui.errors import DsuiError, Stopped
 from dsui.plain_json import load_json
 from dsui.progress import Progress, silent
 from dsui.runs.files import lock_or_refuse, not_written, remove_lock
+from dsui.runtime.inputs import map_ahead
 from dsui.schema import NOTHING, check, either, listed, number, record, text, whole
 
 BATCH = 64
@@ -143,6 +143,8 @@ def embed(
     except OSError as error:
         raise not_written(out, error) from error
     finally:
+        if part.is_file() and not part.is_symlink() and part.stat().st_size <= len(layout.head):
+            part.unlink()  # there is nothing to go on with
         remove_lock(held, lock)
     return begun
 

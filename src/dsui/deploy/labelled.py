@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from dsui.data.dataset import ImageSet, MemorySet
+from dsui.backbones.preparation import Preparation
+from dsui.data.dataset import ImageSet, MemorySet, subset
 from dsui.data.pipeline import BLOCK
 from dsui.data.registry import ARRAYS, FOLDER, load
+from dsui.data.sampling import check_weights
 from dsui.deploy.inputs import from_arrays
 
 
@@ -31,14 +33,22 @@ class Labelled(NamedTuple):
             yield self.images[indices] if isinstance(self.images, Tensor) else self.images.read(indices)
 
 
-def labelled(images: Any, labels: Any, split: str, size: int, channels: int | None, skip_bad: bool = False) -> Labelled:
-    """Images and labels in one form. `split`, `size`, `channels` and `skip_bad` say how a folder is read; arrays must
-    have these channels unless they are None."""
+def labelled(
+    images: Any,
+    labels: Any,
+    split: str,
+    size: int,
+    channels: int | None,
+    skip_bad: bool = False,
+    preparation: Preparation | None = None,
+) -> Labelled:
+    """Images and labels in one form. The other arguments say how a folder is read; arrays must have these channels
+    unless they are None."""
     if isinstance(images, str | Path):
         if labels is not None:
             raise ValueError(f"{images} has its own labels, the names of its folders; leave out the other labels.")
         name = str(images) if str(images).startswith(FOLDER) else f"{FOLDER}{images}"
-        found = load(name, split, size=size, channels=channels or 3, skip_bad=skip_bad)
+        found = load(name, split, size=size, channels=channels or 3, skip_bad=skip_bad, preparation=preparation)
         return Labelled(found, np.array(found.classes)[found.labels.numpy()])
     if isinstance(images, DataLoader):
         if labels is not None:
@@ -57,6 +67,20 @@ def labelled(images: Any, labels: Any, split: str, size: int, channels: int | No
     if len(pixels) != len(names):
         raise ValueError(f"there are {len(pixels)} images and {len(names)} labels; give one label for each image.")
     return Labelled(pixels, names)
+
+
+def weighted(data: Labelled, sample_weight: Any) -> tuple[Labelled, Tensor | None]:
+    """The images with a weight above 0, and their weights [N] in float64; all of them where there are no weights."""
+    if sample_weight is None:
+        return data, None
+    weights = torch.as_tensor(np.asarray(sample_weight), dtype=torch.float64)
+    check_weights(weights, len(data.labels))
+    kept = (weights > 0).nonzero().flatten()
+    if len(kept) == len(weights):
+        return data, weights
+    images = data.images
+    images = images[kept] if isinstance(images, Tensor) else subset(images, kept, images.name)
+    return Labelled(images, data.labels[kept.numpy()]), weights[kept]
 
 
 def training_set(data: Labelled, num_classes: int | None) -> tuple[ImageSet, NDArray[Any]]:

@@ -1,103 +1,41 @@
-"""What a model predicts for images: the class, the uncertainty, and whether to trust it."""
+"""Predictions from the outputs of a network."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsui.deploy.scorer import Scorer
-from dsui.errors import DsuiError
 from dsui.outputs import Outputs
+from dsui.prediction import Prediction
 from dsui.runs.acceptance import Thresholds
 from dsui.scores import entropy, log_density
 
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
-
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """The prediction of N images of C classes. Where an array is expected, it is the array of its labels."""
-
-    label: NDArray[Any]
-    """[N] names of classes."""
-    probabilities: NDArray[np.float64]
-    """[N, C]"""
-    max_probability: NDArray[np.float64]
-    """[N] the probability of the label."""
-    entropy: NDArray[np.float64]
-    """[N] the entropy of the probabilities, in nats."""
-    log_density: NDArray[np.float64] | None
-    """[N] the log-density of the features: small means foreign. None where the method has no density."""
-    uncertainty: NDArray[np.float64]
-    """[N] larger means more likely wrong or foreign; see `dsui.scores`."""
-    abnormal: NDArray[np.bool_] | None
-    """[N] whether a chosen threshold rejects the image. None where none was chosen."""
-    reason: NDArray[Any] | None
-    """[N] why: "uncertain", "foreign" or "uncertain and foreign"; "" for accepted images."""
-    scores: dict[str, NDArray[np.float64]]
-    """[N] each: the scores that the chosen thresholds are of."""
-
-    def __len__(self) -> int:
-        return len(self.label)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.label, dtype=dtype, copy=copy)
-
-    def to_frame(self, index: Any = None) -> DataFrame:
-        """A row for each image: every field but the probabilities, without those that are None, and a column for each
-        of the `scores`. It needs pandas.
-
-        `index` [N] names the rows, as the index of the table that the samples are from.
-        """
-        if find_spec("pandas") is None:
-            raise DsuiError("a DataFrame needs pandas; run pip install pandas.")
-        from pandas import DataFrame
-
-        names = [each.name for each in fields(self) if each.name not in {"probabilities", "scores"}]
-        columns = {**self.scores, **{name: getattr(self, name) for name in names}}
-        return DataFrame({name: column for name, column in columns.items() if column is not None}, index=index)
-
-    @classmethod
-    def of(
-        cls,
-        outputs: Outputs,
-        classes: NDArray[Any],
-        scorer: Scorer,
-        thresholds: Thresholds | None,
-        temperature: float | None = None,
-    ) -> Prediction:
-        """From outputs; `classes` [C] are the names of the labels. Probabilities are softmax(logits / temperature), and
-        scores are those of the logits."""
-        logits = outputs.logits.double() / (temperature or 1.0)
-        probabilities = logits.softmax(1).cpu().numpy()
-        scores = scorer.scores(outputs)
-        limits = () if thresholds is None else thresholds.limits
-        return cls(
-            label=classes[outputs.predictions.cpu().numpy()],
-            probabilities=probabilities,
-            max_probability=probabilities.max(1),
-            entropy=entropy(logits).exp().cpu().numpy(),
-            log_density=None if outputs.log_joint is None else -log_density(outputs.log_joint).cpu().numpy(),
-            uncertainty=scores["uncertainty"].numpy(),
-            abnormal=None if thresholds is None else ~thresholds.accepted(scores).numpy(),
-            reason=None if thresholds is None else np.array(thresholds.reasons(scores), dtype=str),
-            scores={limit.score: scores[limit.score].numpy() for limit in limits},
-        )
-
-    @classmethod
-    def concatenated(cls, parts: Sequence[Prediction]) -> Prediction:
-        """Several predictions of one model as one."""
-        columns = {each.name: _joined([getattr(part, each.name) for part in parts]) for each in fields(cls)}
-        return cls(**columns)
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    if isinstance(parts[0], dict):
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return None if parts[0] is None else np.concatenate(parts)
+def prediction_of(
+    outputs: Outputs,
+    classes: NDArray[Any],
+    scorer: Scorer,
+    thresholds: Thresholds | None,
+    temperature: float | None = None,
+) -> Prediction:
+    """`classes` [C] are the names of the labels. Probabilities are softmax(logits / temperature), and scores are those
+    of the logits."""
+    logits = outputs.logits.double() / (temperature or 1.0)
+    probabilities = logits.softmax(1).cpu().numpy()
+    scores = scorer.scores(outputs)
+    limits = () if thresholds is None else thresholds.limits
+    return Prediction(
+        label=classes[outputs.predictions.cpu().numpy()],
+        probabilities=probabilities,
+        max_probability=probabilities.max(1),
+        entropy=entropy(logits).exp().cpu().numpy(),
+        log_density=None if outputs.log_joint is None else -log_density(outputs.log_joint).cpu().numpy(),
+        uncertainty=scores["uncertainty"].numpy(),
+        abnormal=None if thresholds is None else ~thresholds.accepted(scores).numpy(),
+        reason=None if thresholds is None else np.array(thresholds.reasons(scores), dtype=str),
+        scores={limit.score: scores[limit.score].numpy() for limit in limits},
+        foreignness=scores["foreignness"].numpy() if "foreignness" in scores else None,
+    )

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,34 +23,28 @@ from PIL import Image
 from torch import Tensor, nn
 
 from dsui.backbones.own import as_backbone
-from dsui.backbones.preparation import Preparation
 from dsui.backbones.registry import OWN, own_backbone
 from dsui.checks import check_at_least
 from dsui.data.decode import ImageError
 from dsui.deploy.embedding import Embedder, Embedding
-from dsui.deploy.inputs import check_size, from_any, from_arrays, from_features, map_ahead
-from dsui.deploy.prediction import Prediction
+from dsui.deploy.inputs import as_array, from_arrays, from_features
+from dsui.deploy.prediction import prediction_of
 from dsui.deploy.score_choice import ScoreChoice
 from dsui.deploy.scorer import Scorer, prepare
 from dsui.deploy.sources import CHANNELS
 from dsui.detectors.fitted import FittedDetector
 from dsui.device import choose_device
 from dsui.errors import DataError, DsuiError, RunError
-from dsui.runs.acceptance import Criterion, Thresholds
+from dsui.limits import Criterion
+from dsui.prediction import Prediction
+from dsui.runs.acceptance import Thresholds
 from dsui.runs.backbones import preparation_of
 from dsui.runs.calibration import Calibration, stored_calibration
 from dsui.runs.model import Model, forward, load_model, run_facts
 from dsui.runs.saved_thresholds import save_thresholds, saved_tensors, saved_thresholds, unusable
+from dsui.runtime.inputs import ImageForm, check_size, map_ahead, pixels_of
 
 BATCH = 128
-
-
-class ImageForm(NamedTuple):
-    """What images a model takes, and how they are made of photographs."""
-
-    channels: int
-    size: int
-    preparation: Preparation | None
 
 
 class Predictor:
@@ -119,7 +113,8 @@ class Predictor:
             if self.chosen.detector is not None:
                 fitted = FittedDetector.of(self.chosen.detector, saved_tensors(run), device)
                 self.scorer = self.scorer._replace(detector=fitted, device=device)
-            self.predict(np.zeros((1, config.channels, config.size, config.size), dtype=np.uint8))
+            kind = torch.float32 if config.on_features else torch.uint8
+            self._predict_batch(torch.zeros((1, config.channels, config.size, config.size), dtype=kind))
         except (KeyError, ValueError, RuntimeError, DsuiError) as error:
             raise unusable(run, error) from error
 
@@ -127,8 +122,8 @@ class Predictor:
         return self.predict(images, batch)
 
     def predict(self, images: Any, batch: int = BATCH) -> Prediction:
-        """Predict one file or Pillow image, a list of them, or an array or tensor of images (see `dsui.deploy.inputs`);
-        for a run on features an array or tensor of features [N, M].
+        """Predict one file or Pillow image, a list of them, or an array or tensor of images (see
+        `dsui.runtime.inputs`); for a run on features an array or tensor of features [N, M].
 
         A file that cannot be read is an error that names it; `dsui.deploy.rows` passes over such files.
         """
@@ -141,7 +136,7 @@ class Predictor:
     def _predict_batch(self, pixels: Tensor) -> Prediction:
         model = self.model
         outputs = forward(model.method, model.transform, pixels.to(model.device))
-        return Prediction.of(outputs, self.classes, self.scorer, self.chosen, self.calibration.temperature)
+        return prediction_of(outputs, self.classes, self.scorer, self.chosen, self.calibration.temperature)
 
     def _batches(self, images: Any, batch: int) -> Iterator[Tensor]:
         config = self.model.facts.config
@@ -151,7 +146,7 @@ class Predictor:
                 return
             form = self.form
             pixels = from_arrays(images, form.channels)
-            check_size(pixels, form.size)
+            check_size(tuple(pixels.shape), form.size)
             yield from map(self._inputs, pixels.split(batch))
             return
         several: Iterable[Any] = [images] if isinstance(images, str | Path | Image.Image) else images
@@ -165,11 +160,16 @@ class Predictor:
         facts = self.model.facts
         if not facts.config.on_features:
             return ImageForm(facts.config.channels, facts.config.size, preparation_of(facts.config))
-        found = self._embedder.preparation
+        found = self._known_embedder.preparation
         return ImageForm(CHANNELS, found.size, found)
 
+    @property
+    def embedder(self) -> Embedder | None:
+        """What makes the features of a run on features from images; None for a run on images."""
+        return self._known_embedder if self.model.facts.config.on_features else None
+
     @cached_property
-    def _embedder(self) -> Embedder:
+    def _known_embedder(self) -> Embedder:
         facts = self.model.facts
         if facts.embedding is None:
             raise DsuiError(
@@ -186,12 +186,12 @@ class Predictor:
 
     def _inputs(self, pixels: Tensor) -> Tensor:
         """The pixels themselves, or their features for a run on features."""
-        return self._embedder(pixels)[:, :, None, None] if self.model.facts.config.on_features else pixels
+        return self._known_embedder(pixels)[:, :, None, None] if self.model.facts.config.on_features else pixels
 
     def _read(self, image: Any) -> NDArray[np.uint8]:
         form = self.form
         try:
-            return from_any(image, form.channels, form.size, form.preparation)
+            return pixels_of(as_array(image), form)
         except ImageError as error:
             name = image if isinstance(image, str | Path) else "an image"
             raise DataError(f"{name} cannot be used ({error}); repair it or leave it out.") from error

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dsui.detectors import registry
 from dsui.errors import DsuiError
-from dsui.runs.acceptance import Finds
+from dsui.limits import Finds
 from dsui.score_table import NAMES, TABLE, detector_scores
 from dsui.spelling import unknown_name
 

@@ -22,9 +22,10 @@ from dsui.evaluation.cache import StoredOutputs
 from dsui.evaluation.evaluate import open_evaluation
 from dsui.evaluation.fitting import fit_detectors
 from dsui.evaluation.tasks import Evaluation
+from dsui.limits import Criterion
 from dsui.outputs import Outputs
 from dsui.progress import Progress, silent
-from dsui.runs.acceptance import Criterion, Thresholds, choose
+from dsui.runs.acceptance import Thresholds, choose
 from dsui.runs.calibration import Calibration, even_choice
 from dsui.runs.model import RunFacts
 from dsui.score_table import is_variant

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from dsui.backbones.preparation import Preparation
 from dsui.data.decode import ImageError, decode_image, pixels
-from dsui.data.folder import image_files, is_split, readable_files, split_files
+from dsui.data.folder import is_split, readable_files, split_files
+from dsui.data.image_files import image_files
 from dsui.data.info import missing_folder
 from dsui.data.registry import FEATURES, FOLDER, SPLITS, dataset_info, default_root, folder_path, load
 from dsui.errors import DataError

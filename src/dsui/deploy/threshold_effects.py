@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from dsui.deploy.scorer import Chooser, ScoredSet
 from dsui.errors import DsuiError
-from dsui.runs.acceptance import Criterion, Thresholds
+from dsui.limits import Criterion
+from dsui.runs.acceptance import Thresholds
 
 OWN = "test"
 """The name of the set whose images are of the model's classes."""
@@ -35,7 +36,7 @@ class Effect(NamedTuple):
     sets: tuple[SetEffect, ...]
 
     def record(self, saved: Thresholds | None) -> dict[str, object]:
-        """For a program to read; docs/deploy.md lists the fields. `saved` are the thresholds that the run keeps."""
+        """For a program to read; docs/thresholds.md lists the fields. `saved` are the thresholds that the run keeps."""
         coverage, risk = self.criterion
         chosen = self.thresholds
         return {

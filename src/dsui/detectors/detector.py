@@ -77,6 +77,11 @@ class Detector(ABC):
         parts = [self._score(part) for part in rows(outputs)]
         return torch.cat([outputs.logits.new_zeros(0, dtype=torch.float64), *parts])
 
+    def formula(self, outputs: Outputs) -> Tensor:
+        """[N] in float64 like `score`, for a tracer: without checks, and all samples at once."""
+        weight, bias = (None if part is None else part.double() for part in (outputs.weight, outputs.bias))
+        return self._score(Outputs(outputs.features.double(), outputs.logits.double(), weight=weight, bias=bias))
+
     def learned(self) -> dict[str, Tensor]:
         """What `fit` learned, on the CPU; empty for a detector that needs no fitting."""
         if not self.needs_fit:

@@ -39,6 +39,10 @@ class EMMixture(Detector):
         self._means, self._log_variances = mixtures.means, mixtures.variances.log()
         self._log_weights = mixtures.weights.log() + (samples.counts.double() / len(train)).log()[:, None]
 
+    def formula(self, outputs: Outputs) -> Tensor:
+        """Without the parts, whose number depends on that of the samples."""
+        return -self._log_density(outputs.features.double())
+
     def _score(self, outputs: Outputs) -> Tensor:
         parts = outputs.features.split(max(1, CHUNK_ELEMENTS // self._log_weights.numel()))
         return torch.cat([-self._log_density(part) for part in parts])

@@ -27,8 +27,14 @@ class FittedDetector(NamedTuple):
     def scores(self, outputs: Outputs, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Its own score and the joint one, by name, [N] each. A joint one that the model has itself, among the `known`
         scores of these outputs, stays."""
+        return self._with_joint(self.detector.score(outputs), outputs, known)
+
+    def traced_scores(self, outputs: Outputs, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """`scores` by formulas alone, for a tracer: nothing is checked, and no value decides what is computed."""
+        return self._with_joint(self.detector.formula(outputs), outputs, known)
+
+    def _with_joint(self, values: Tensor, outputs: Outputs, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
         own, joint = detector_scores(self.name)
-        values = self.detector.score(outputs)
         return {own: values, joint: known[joint] if joint in known else sirc(outputs.logits, values, *self.moments)}
 
     def tensors(self) -> dict[str, Tensor]:

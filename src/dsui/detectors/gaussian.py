@@ -30,7 +30,7 @@ class Gaussians:
     def __init__(self, means: Tensor, factors: Tensor, counts: Tensor) -> None:
         self.means, self.factors, self.counts = means, factors, counts
         self._origin = means.mean(0)
-        self._whitened = _solve(factors[0], means - self._origin) if self.shared else None
+        self._whitened = self._solve(0, means - self._origin) if self.shared else None
 
     @property
     def shared(self) -> bool:
@@ -40,13 +40,9 @@ class Gaussians:
         """[N, C] of float64 features [N, M]; no [N, C, M] tensor exists."""
         if self._whitened is None:
             return torch.stack(
-                [
-                    _solve(factor, z - mean).square().sum(1)
-                    for mean, factor in zip(self.means, self.factors, strict=True)
-                ],
-                1,
+                [self._solve(label, z - mean).square().sum(1) for label, mean in enumerate(self.means)], 1
             )
-        white = _solve(self.factors[0], z - self._origin)
+        white = self._solve(0, z - self._origin)
         lengths = white.square().sum(1, keepdim=True) + self._whitened.square().sum(1)
         return lengths.addmm_(white, self._whitened.T, alpha=-2).clamp_(min=0)
 
@@ -55,6 +51,28 @@ class Gaussians:
         log_determinants = 2 * self.factors.diagonal(dim1=1, dim2=2).log().sum(1)
         constant = (self.counts.double() / self.counts.sum()).log() - 0.5 * (log_determinants + z.shape[1] * LN_2PI)
         return constant - 0.5 * self.squared_distances(z)
+
+    def inverted(self) -> Gaussians:
+        """The same by products with inverse factors, for a graph that knows no triangular systems."""
+        return InvertedGaussians(self.means, self.factors, self.counts)
+
+    def _solve(self, place: int, rows: Tensor) -> Tensor:
+        """L^-1 v for every row v of [N, M], L the factor at `place`."""
+        solved: Tensor = torch.linalg.solve_triangular(self.factors[place], rows.T, upper=False)
+        return solved.T
+
+
+class InvertedGaussians(Gaussians):
+    """Gaussians that hold L^-1 [C or 1, M, M] as well. Rounding is that of float64, for a singular L much of it."""
+
+    def __init__(self, means: Tensor, factors: Tensor, counts: Tensor) -> None:
+        identity = torch.eye(factors.shape[-1], dtype=factors.dtype, device=factors.device)
+        self._inverses: Tensor = torch.linalg.solve_triangular(factors, identity, upper=False)
+        super().__init__(means, factors, counts)
+
+    def _solve(self, place: int, rows: Tensor) -> Tensor:
+        solved: Tensor = rows @ self._inverses[place].T
+        return solved
 
 
 def fit_shared(z: Tensor, y: Tensor, classes: int, shrinkage: float) -> Gaussians:
@@ -94,9 +112,3 @@ def _factor(covariance: Tensor, shrinkage: float) -> Tensor:
             "fit to more samples that differ, or shrink more."
         )
     return factor
-
-
-def _solve(factor: Tensor, rows: Tensor) -> Tensor:
-    """L^-1 v for every row v of [N, M]."""
-    solved: Tensor = torch.linalg.solve_triangular(factor, rows.T, upper=False)
-    return solved.T

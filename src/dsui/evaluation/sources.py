@@ -70,6 +70,10 @@ class ImageSources:
     def training(self) -> ImageSource:
         return self._own("train", "train", lambda whole: training_images(self.config, whole))
 
+    def whole_training(self) -> ImageSource:
+        """The images that the run was trained on and those that it held out, in the order of the data set."""
+        return self._own("train-whole", "train", self._whole)
+
     def own(self) -> ImageSource:
         """The in-domain images that are scored: the test split, or the images the run held out."""
         if self.part == "held-out":
@@ -169,13 +173,23 @@ class ImageSources:
 
     def _held_out(self, whole: ImageSet) -> ImageSet:
         """From changed training images the same rule would hold out images that the run was trained on."""
-        images = training_images(self.config, whole)
-        if self.trained_on is not None and digest(images) != self.trained_on.split()[0]:
+        if self._changed(whole):
             raise DsuiError(
                 f"the training images of {self.config.data} are not those of this run any more, so it is "
                 "unknown which it held out; bring them back, or evaluate it on the test split."
             )
         return held_out_images(self.config, whole)
+
+    def _whole(self, whole: ImageSet) -> ImageSet:
+        if self._changed(whole):
+            raise DsuiError(
+                f"the training images of {self.config.data} are not those of this run any more; bring them back, or "
+                "train again."
+            )
+        return known_images(self.config, whole)
+
+    def _changed(self, whole: ImageSet) -> bool:
+        return self.trained_on is not None and digest(training_images(self.config, whole)) != self.trained_on.split()[0]
 
     @property
     def split(self) -> str:

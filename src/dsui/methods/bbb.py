@@ -30,6 +30,9 @@ from dsui.recipe import Recipe
 class BayesByBackprop(MaxSoftmax):
     """`prior` is P, `kl_weight` beta and `samples` T."""
 
+    draws: bool = True
+    adjustable: bool = True
+
     def __init__(
         self,
         backbone: str,

@@ -140,7 +140,7 @@ class ConditionedAutoEncoder(Method):
 
     def _least_error(self, features: Tensor, pixels: Tensor) -> Tensor:
         """[B], in float64"""
-        least = torch.full((len(features),), torch.inf, dtype=torch.float64, device=features.device)
+        least = torch.full((features.shape[0],), torch.inf, dtype=torch.float64, device=features.device)
         for label in torch.arange(self.num_classes, device=features.device).split(1):
             least = least.minimum(self._image_errors(features, label, pixels))
         return least

@@ -39,7 +39,8 @@ class Doubles(Method):
     def __init__(self, method: Method, num_classes: int, copies: int) -> None:
         super().__init__()
         self.method, self.num_classes, self.copies = method, num_classes, copies
-        self.passes, self.capturable = method.passes, method.capturable
+        self.passes, self.draws, self.capturable = method.passes, method.draws, method.capturable
+        self.adjustable = method.adjustable
         self.partial_gradients, self.decay_mixture = method.partial_gradients, method.decay_mixture
 
     @property
@@ -98,6 +99,10 @@ class Doubles(Method):
 
     def set_class_counts(self, counts: Tensor) -> None:
         self.method.set_class_counts(torch.cat([self._upright_weight * counts, *[counts] * (TURNS - 1)]))
+
+    def adjust(self, log_shares: Tensor) -> None:
+        """A class has the same share in every turn."""
+        self.method.adjust(log_shares.repeat(TURNS))
 
     def turns(self) -> Sequence[Turn]:
         return self.method.turns()

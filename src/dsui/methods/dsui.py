@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -22,7 +23,11 @@ from torch import Tensor, nn
 
 from dsui.backbones.neck import Ending
 from dsui.checks import check_positive
-from dsui.head import SCALE_AT_START, HeadOutput, MoGMMHead, Regularizer
+from dsui.companions import Companion, check_companion
+from dsui.families.registry import Covariance, name_of
+from dsui.head import SCALE_AT_START, MoGMMHead, Regularizer
+from dsui.head_output import HeadOutput
+from dsui.length import LogNormalLength
 from dsui.methods.method import Method
 from dsui.methods.network import FeatureNetwork
 from dsui.objectives import (
@@ -64,6 +69,14 @@ class DualSupervised(Method):
     scale            where a learned logit scale starts, times M
     project          whether features are projected to the sphere
     logit_scale      whether logits have a learned scale, or the scale one
+    companion        another loss beside the objective, or None (`dsui.companions`)
+    companion_weight its weight
+    balance          whether the components of a class explain equally many samples (`dsui.balancing`)
+    length           what the length of a feature does at test time: "ball" as above, or "density", a factor of the
+                     density of each class (`dsui.length`), with logits as on the sphere
+    family           what components are: Gaussians or another family (`dsui.families`)
+    covariance       that of Gaussians: a diagonal, one full matrix for all, or a diagonal and some directions
+    rank             how many directions a covariance of low rank has
 
     The layer as printed has project False, logit_scale "one" and kappa None.
     """
@@ -71,6 +84,7 @@ class DualSupervised(Method):
     options_in_epochs: ClassVar[tuple[str, ...]] = ("density_warm_up",)
     takes_copies: bool = True
     takes_doubles: bool = True
+    adjustable: bool = True
 
     def __init__(
         self,
@@ -92,13 +106,24 @@ class DualSupervised(Method):
         scale: float = SCALE_AT_START,
         project: bool = True,
         logit_scale: Literal["learned", "one"] = "learned",
+        companion: Companion | None = None,
+        companion_weight: float = 1.0,
+        balance: bool = False,
+        length: Literal["ball", "density"] = "ball",
+        family: str = "gaussian",
+        covariance: Covariance = "diagonal",
+        rank: int | None = None,
     ) -> None:
         if kappa is not None:
             check_positive("kappa", kappa)
         check_positive("scale", scale)
         layer = {"project": project, "logit_scale": logit_scale, "scale": scale, "kappa": kappa}
         _check_layer(head, layer)
+        name_of(family, covariance, rank, project)
+        if head == "released" and (family, covariance) != ("gaussian", "diagonal"):
+            raise ValueError("the layer of head=released is Gaussian with a diagonal; leave out family and covariance.")
         check_bounded(objective, projects=project and head == "mogmm")
+        check_companion(companion, projects=project and head == "mogmm")
         super().__init__()
         self.network = FeatureNetwork(backbone, channels, recipe, ending=_ending(head, project))
         features = self.network.out_features
@@ -112,9 +137,15 @@ class DualSupervised(Method):
                 project=project,
                 logit_scale=scale if logit_scale == "learned" else None,
                 temperature=1.0 if kappa is None else max(1.0, features / kappa),
+                covariance=covariance,
+                family=family,
+                rank=rank,
             )
         )
-        self.objective = DualSupervisedLoss(objective, rho, gamma, regularizer)
+        self.objective = DualSupervisedLoss(objective, rho, gamma, regularizer, companion, companion_weight, balance)
+        if length == "density" and self.head.projection is None:
+            raise ValueError("length=density is about what the sphere drops; choose length=ball, or project=true.")
+        self.length = LogNormalLength(num_classes) if length == "density" else None
         self.density_warm_up, self.initialize, self.decay_mixture = density_warm_up, initialize, decay_mixture
         self.capturable = objective != "literal"  # which looks at its own value, to stop when it diverges
         self.partial_gradients = density_warm_up > 0  # variances and mixing weights get none before the densities begin
@@ -124,6 +155,8 @@ class DualSupervised(Method):
         return output
 
     def loss(self, output: HeadOutput, labels: Tensor) -> Tensor:
+        if self.log_shares is not None:
+            output = replace(output, logits=self.adjusted(output.logits))
         if self.phase == 0:
             value = F.cross_entropy(output.logits, labels)
             self.terms = {"cross_entropy": value.detach()}
@@ -148,6 +181,14 @@ class DualSupervised(Method):
         return int(epoch >= self.density_warm_up)
 
     @torch.no_grad()
+    def complete(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Fit the lengths of the classes' features."""
+        if self.length is None:
+            return
+        norms, labels = zip(*((self(images).norm, y) for images, y in batches), strict=True)
+        self.length.fit(torch.cat(norms), torch.cat(labels))
+
+    @torch.no_grad()
     def begin_phase(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
         if self.phase == 0 or not self.initialize:
             return
@@ -160,7 +201,11 @@ class DualSupervised(Method):
         output: HeadOutput = self(images)
         weight = (self.head.class_weights * self.head.logit_scale).to(output.features.dtype)
         released = isinstance(self.head, ReleasedHead)
-        if self.head.projection is None:
+        log_joint, class_scores = output.log_joint, output.class_scores
+        if self.length is not None:
+            lengths = self.length.log_prob(output.norm)
+            log_joint, class_scores = log_joint + lengths, class_scores + lengths
+        if self.head.projection is None or self.length is not None:
             features, logits, norm = output.features, output.logits, None
         else:
             norm = output.norm
@@ -170,8 +215,8 @@ class DualSupervised(Method):
             features,
             logits,
             norm=norm,
-            class_scores=released_scores(output, self.head) if released else output.class_scores,
-            log_joint=output.log_joint,
+            class_scores=released_scores(output, self.head) if released else class_scores,
+            log_joint=log_joint,
             weight=weight,
         )
 
@@ -196,7 +241,7 @@ class DualSupervised(Method):
             "component_usage": [[round(share, 4) for share in row] for row in weights.tolist()],
             "alive": [round(share, 4) for share in (weights >= ALIVE).float().mean(1).tolist()],
             "logit_scale": torch.as_tensor(self.head.logit_scale).item(),
-            "mean_log_variance": self.head.log_variances.mean().item(),
+            **self.head.family.summary(self.head.log_variances),
         }
 
 

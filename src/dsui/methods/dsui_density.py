@@ -23,6 +23,7 @@ class DensityPrediction(DualSupervised):
     reads_weights_of: ClassVar[tuple[str, ...]] = ("dsui",)
     takes_copies: bool = True
     takes_doubles: bool = True
+    adjustable: bool = True
 
     def predict(self, images: Tensor) -> Outputs:
         """Without a last layer, because the scores are not a linear function of the features."""

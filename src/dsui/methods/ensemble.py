@@ -64,7 +64,9 @@ class Ensemble(Method):
         self.members = nn.ModuleList(methods)
         self.copies = methods[0].copies
         self.takes_copies = all(each.takes_copies for each in methods)
+        self.adjustable = all(each.adjustable for each in methods)
         self.passes = sum(each.passes for each in methods)
+        self.draws = any(each.draws for each in methods)
         self.capturable = all(each.capturable for each in methods)
         self.partial_gradients = any(each.partial_gradients for each in methods)
         self.decay_mixture = any(each.decay_mixture for each in methods)
@@ -159,6 +161,10 @@ class Ensemble(Method):
     def set_class_counts(self, counts: Tensor) -> None:
         for each in self._methods:
             each.set_class_counts(counts)
+
+    def adjust(self, log_shares: Tensor) -> None:
+        for each in self._methods:
+            each.adjust(log_shares)
 
     def log_row(self) -> dict[str, object]:
         rows = [each.log_row() for each in self._methods]

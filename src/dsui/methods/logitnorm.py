@@ -32,6 +32,7 @@ class LogitNorm(MaxSoftmax):
 
     takes_copies: bool = True
     takes_doubles: bool = True
+    adjustable: bool = True
 
     def __init__(
         self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, temperature: float = 0.04

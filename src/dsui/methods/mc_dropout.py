@@ -31,6 +31,8 @@ class MCDropout(MaxSoftmax):
 
     reads_weights_of: ClassVar[tuple[str, ...]] = ("msp",)
     takes_copies: bool = True
+    draws: bool = True
+    adjustable: bool = True
 
     def __init__(self, backbone: str, channels: int, num_classes: int, recipe: Recipe, *, samples: int = 50) -> None:
         check_between("samples", samples, 1, MOST_SAMPLES)

@@ -9,7 +9,8 @@ loss per batch declares it here, and the loop provides it:
     turns     several updates in each step, each with its own parameters and optimizer: `turns`
     outliers  a batch of foreign images beside each training batch: `learns_from_outliers`
     copies    turned or mixed copies of each batch behind its own images: `takes_copies`, `takes_doubles`, `rows`
-    passes    forward passes for one prediction: `passes`
+    balance   logits adjusted to classes of uneven size: `adjustable`, `adjusted`
+    passes    forward passes for one prediction: `passes`, and whether random numbers are drawn for them: `draws`
     options   keyword-only arguments of its constructor; a recipe or `--set NAME=VALUE` gives them
 """
 
@@ -67,7 +68,11 @@ class Method(nn.Module, ABC):
     takes_doubles: bool = False
     """Whether its classes can have doubles (`dsui.methods.doubles`), because `predict` gives nothing that is made of
     all classes but what `first_classes` knows. Not inherited either."""
+    adjustable: bool = False
+    """Whether its loss is a cross-entropy of logits that `adjust` can shift. Not inherited either."""
     passes: int = 1
+    draws: bool = False
+    """Whether `predict` draws random numbers, so that no fixed formula gives its predictions."""
     copies: int = 0
     """Turned copies of each image that it trains on."""
     capturable: bool = True
@@ -81,13 +86,14 @@ class Method(nn.Module, ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for claim in ("takes_copies", "takes_doubles"):
+        for claim in ("takes_copies", "takes_doubles", "adjustable"):
             if claim not in vars(cls):
                 setattr(cls, claim, False)
 
     def __init__(self) -> None:
         super().__init__()
         self.terms: dict[str, Tensor] = {}
+        self.log_shares: Tensor | None = None
 
     @abstractmethod
     def loss(self, output: Any, labels: Tensor) -> Tensor:
@@ -148,7 +154,18 @@ class Method(nn.Module, ABC):
         return ()
 
     def set_class_counts(self, counts: Tensor) -> None:
-        """Called once before training with the number of training samples of each class."""
+        """Called once before training with the number of training samples of each class, and again when it has ended
+        if the classes shall count alike from then on."""
+
+    def adjust(self, log_shares: Tensor) -> None:
+        """Called once before training, after `set_class_counts`, where the loss shall be that of logits with ln pi
+        added, pi [C] the share of each class (Menon et al., ICLR 2021); only where `adjustable`. Predictions are of
+        the logits as they are."""
+        self.log_shares = log_shares
+
+    def adjusted(self, logits: Tensor) -> Tensor:
+        """[B, C] the logits that the loss is of."""
+        return logits if self.log_shares is None else logits + self.log_shares
 
     @classmethod
     def objective_name(cls, options: Mapping[str, Any]) -> str | None:

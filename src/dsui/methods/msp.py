@@ -27,6 +27,7 @@ class MaxSoftmax(Method):
 
     takes_copies: bool = True
     takes_doubles: bool = True
+    adjustable: bool = True
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class MaxSoftmax(Method):
         return logits
 
     def loss(self, output: Tensor, labels: Tensor) -> Tensor:
-        value = bounded(output.float(), labels, math.exp(self.margin))
+        value = bounded(self.adjusted(output.float()), labels, math.exp(self.margin))
         self.terms = {"cross_entropy": value.detach()}
         return value
 

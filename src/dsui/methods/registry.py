@@ -58,6 +58,11 @@ def taking_copies() -> list[str]:
     return [name for name, method in METHODS.items() if method.takes_copies]
 
 
+def adjustable() -> list[str]:
+    """The methods whose logits can be adjusted to classes of uneven size."""
+    return [name for name, method in METHODS.items() if method.adjustable]
+
+
 def option_kinds(name: str) -> dict[str, Any]:
     """The options a method takes beyond the recipe, with their types."""
     return _kinds(find(name))

@@ -34,6 +34,7 @@ class RotPred(MaxSoftmax):
 
     needs_images = True
     takes_copies: bool = True
+    adjustable: bool = True
     passes: int = TURNS
     copies: int = TURNS - 1
 
@@ -53,7 +54,9 @@ class RotPred(MaxSoftmax):
         A batch of one turn has the weight of one image's turn, so upright images and three copies add up to L.
         """
         turn, upright = labels // self.num_classes, labels < self.num_classes
-        classes = F.cross_entropy(self.logits(output).float(), labels % self.num_classes, reduction="none")
+        classes = F.cross_entropy(
+            self.adjusted(self.logits(output).float()), labels % self.num_classes, reduction="none"
+        )
         turns = F.cross_entropy(output[:, self.num_classes :].float(), turn)
         of_classes = torch.where(upright, classes, 0.0).mean()
         self.terms = {"cross_entropy": of_classes.detach(), "turns": turns.detach()}

@@ -54,6 +54,7 @@ class SDENet(Method):
     """
 
     needs_images = True
+    draws: bool = True
     backbones = ("small", "resnet18")
     foreign_scale: Tensor
 

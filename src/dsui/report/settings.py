@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 
+from dsui.backbones.registry import FEATURES, names
 from dsui.methods.registry import build
 from dsui.runs.model import RunFacts
 
@@ -40,12 +42,14 @@ def settings(facts: RunFacts) -> Settings:
 
 
 def _has_mixture(facts: RunFacts) -> bool:
-    """Builds the method, without memory for its weights, and looks."""
+    """Builds the method, without memory for its weights, and looks. Another backbone does in place of one that dsui
+    does not build."""
     config = facts.config
+    backbone, recipe = config.backbone, config.recipe
+    if backbone not in (FEATURES, *names()):
+        backbone, recipe = names()[0], replace(recipe, freeze_until="")
     with torch.device("meta"):
-        method = build(
-            config.method, config.backbone, config.channels, len(facts.classes), config.recipe, config.options
-        )
+        method = build(config.method, backbone, config.channels, len(facts.classes), recipe, config.options)
     return any(True for _ in method.mixture_parameters())
 
 

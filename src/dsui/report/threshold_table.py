@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from dsui import spreadsheet
 from dsui.deploy.threshold_effects import OWN, Effect
+from dsui.limits import Criterion
 from dsui.report.tables import Column, Entry, Line, Table
-from dsui.runs.acceptance import Criterion, Thresholds
+from dsui.runs.acceptance import Thresholds
 
 CORNER = "accepting by"
 

@@ -61,9 +61,9 @@ def thumbnails(
     shown = []
     for place, pixels in enumerate(images.read(indices)):
         index = int(indices[place])
-        guess = f"{_apart(classes[predicted[place]])}, {confidence[place]:.3f}"
+        guess = f"{apart(classes[predicted[place]])}, {confidence[place]:.3f}"
         named = not foreign or scored.name == UNKNOWN
-        truth = f"is {_apart(images.classes[scored.labels[index]])}" if named else f"from {scored.name}"
+        truth = f"is {apart(images.classes[scored.labels[index]])}" if named else f"from {scored.name}"
         shown.append(
             Thumbnail(
                 png(pixels),
@@ -75,7 +75,7 @@ def thumbnails(
     return shown
 
 
-def _apart(name: str) -> str:
+def apart(name: str) -> str:
     """A name written from right to left, in the marks that keep it from turning round what stands beside it."""
     turns = any(unicodedata.bidirectional(letter) in {"R", "AL"} for letter in name)
     return f"\N{FIRST STRONG ISOLATE}{name}\N{POP DIRECTIONAL ISOLATE}" if turns else name

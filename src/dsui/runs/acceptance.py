@@ -11,62 +11,29 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from dsui.limits import ASKED, LIMITS, Criterion, Finds, Limit, description, reasons
 from dsui.outputs import DEFINITION
 from dsui.plain_json import load_json
+from dsui.runs.risk_control import limits_at_risk
 from dsui.runs.threshold import at_coverage, at_risk, joint_ranks, rank_for_coverage
-from dsui.schema import NOTHING, check, choice, either, listed, number, record, text, whole
+from dsui.schema import NOTHING, check, choice, either, number, record, text, whole
 
-Finds = Literal["errors", "foreign images"]
-"""What a limit is for."""
-REASONS: dict[Finds, str] = {"errors": "uncertain", "foreign images": "foreign"}
-"""Why a limit rejects an image, in a word."""
-SHARE = either(number(0, 1), NOTHING)
 TEXT = record(
     {
         "definition": choice(DEFINITION),
-        "limits": listed(
-            record({"score": text(), "value": number(), "finds": choice(*REASONS)}),
-            most=2,
-            least=1,
-        ),
-        "asked": record({"coverage": SHARE, "risk": SHARE}),
+        "limits": LIMITS,
+        "asked": ASKED,
         "coverage": number(0, 1),
         "risk": number(0, 1),
         "images": whole(1),
         "detector": either(text(), NOTHING),
     }
 )
-
-
-class Criterion(NamedTuple):
-    """What a threshold is chosen by: the share of accepted images, the share of wrong ones among them, or nothing."""
-
-    coverage: float | None = None
-    risk: float | None = None
-
-    @property
-    def name(self) -> str:
-        if self.coverage is not None:
-            return f"coverage {self.coverage:g}"
-        return "no threshold" if self.risk is None else f"risk {self.risk:g}"
-
-    def check(self) -> None:
-        """Raise unless it is a coverage or a risk."""
-        if (self.coverage is None) == (self.risk is None):
-            raise ValueError("choose a threshold by coverage or by risk, one of the two.")
-
-
-class Limit(NamedTuple):
-    """Values of a score up to `value` are accepted."""
-
-    score: str
-    value: float
-    finds: Finds
 
 
 @dataclass(frozen=True)
@@ -100,16 +67,12 @@ class Thresholds:
 
     def reasons(self, scores: Mapping[str, Tensor]) -> list[str]:
         """[N]: "uncertain", "foreign" or "uncertain and foreign"; empty for accepted images."""
-        words = [REASONS[limit.finds] for limit in self.limits]
-        return [
-            " and ".join(word for word, rejects in zip(words, column, strict=True) if rejects)
-            for column in self.rejecting(scores).T.tolist()
-        ]
+        return reasons(self.limits, self.rejecting(scores).T.tolist())
 
     @property
     def description(self) -> str:
         """As in "uncertainty up to 3.906 and foreignness up to -12.41"."""
-        return " and ".join(f"{limit.score} up to {limit.value:.4g}" for limit in self.limits)
+        return description(self.limits)
 
     def to_text(self) -> str:
         """JSON, which keeps every bit of a float."""
@@ -169,12 +132,10 @@ def _alone(values: Tensor, errors: Tensor, asked: Criterion) -> list[float]:
 
 
 def _together(values: Sequence[Tensor], errors: Tensor, asked: Criterion) -> Iterable[float]:
-    ranks = joint_ranks(values, values)
-    if asked.coverage is not None:
-        rank = rank_for_coverage(ranks, asked.coverage)
-    else:
-        assert asked.risk is not None
-        rank = int(at_risk(ranks.double(), errors, asked.risk).value)
+    if asked.risk is not None:
+        return limits_at_risk(values, errors, asked.risk)
+    assert asked.coverage is not None
+    rank = rank_for_coverage(joint_ranks(values, values), asked.coverage)
     return [each.sort().values[rank - 1].item() for each in values]
 
 

@@ -21,9 +21,10 @@ from dsui.data.augment import Transform
 from dsui.data.dataset import ImageSet
 from dsui.data.pipeline import Batch, Loader, open_loader
 from dsui.errors import DivergenceError, DsuiError, RunError
+from dsui.limits import Criterion
 from dsui.methods.method import Method
 from dsui.outputs import DEFINITION, Outputs
-from dsui.runs.acceptance import Criterion, Thresholds, choose
+from dsui.runs.acceptance import Thresholds, choose
 from dsui.runs.folder import WEIGHTS
 from dsui.runs.model import RunFacts, forward, predicts_as_trained
 from dsui.runs.temperature import RANGE, temperature_of

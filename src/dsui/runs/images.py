@@ -57,7 +57,12 @@ def check_readable(images: ImageSet | None) -> None:
 def training_images(config: RunConfig, whole: ImageSet) -> ImageSet:
     """The part of `whole`, the training split of the run's data set, that the run trains on."""
     known = known_images(config, whole)
-    return known if config.held_out == 0 else subset(known, _parts(known, config.held_out)[0], known.name)
+    return known if config.held_out == 0 else subset(known, training_part(config, known), known.name)
+
+
+def training_part(config: RunConfig, known: ImageSet) -> Tensor:
+    """The indices of the images that the run trains on, among those of its known classes."""
+    return torch.arange(len(known.labels)) if config.held_out == 0 else _parts(known, config.held_out)[0]
 
 
 def held_out_images(config: RunConfig, whole: ImageSet) -> ImageSet:

@@ -21,7 +21,8 @@ LARGEST = 1 << 28
 FIGURE = number(finite=False)
 COUNTS = {"epoch": whole(0), "step": whole(0, 1 << 53)}
 FIGURES = {"seconds": number(0), "loss": FIGURE, "accuracy": FIGURE}
-ROW = record({}, {**COUNTS, **FIGURES, "held_out_accuracy": number(0, 1)})
+HELD_OUT = {"held_out_accuracy": number(0, 1), "held_out_loss": FIGURE, "best_epoch": whole(-1)}
+ROW = record({}, {**COUNTS, **FIGURES, **HELD_OUT})
 EPOCH = record({**COUNTS, **FIGURES})
 """A row with all that the report draws of an epoch."""
 

@@ -12,8 +12,6 @@ longer fit. Unless it is overridden too, it shrinks in proportion: round(epochs 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -22,15 +20,13 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dsui.backbones.spec import is_spec
-from dsui.data.registry import DATASETS, FOLDER, FOLDER_SHAPE, OWN, dataset_info
+from dsui.data.registry import OWN, dataset_info
 from dsui.errors import DataError
 from dsui.excerpt import excerpt, shorten
 from dsui.methods.registry import effective_options, find, option_kinds, option_owner
 from dsui.plain_yaml import MOST_CHARACTERS, YamlError, load_yaml
 from dsui.recipe import Recipe, RecipeError
 from dsui.regular_file import read_regular
-from dsui.runs.config import RunConfig
 from dsui.schema import LARGEST
 from dsui.spelling import nearest
 
@@ -64,55 +60,6 @@ def changed(recipe: Recipe, data: str, overrides: Mapping[str, object]) -> Recip
     """The recipe with `overrides`, as `load_recipe` applies them."""
     settings = _updated(recipe.settings(), _resolved(_parsed(overrides), data, OVERRIDES))
     return _checked(Recipe.from_settings(settings))
-
-
-def training_name(config: RunConfig) -> str:
-    """The recipe's name and what the run changes: "paper, components=1, neck=False".
-
-    A recipe of the user's has six digits of a hash behind its name, "mine 3f2a91", that stand for what the file says
-    and for the settings that were changed in it.
-    """
-    name = config.recipe.name
-    if name not in names():
-        values = json.dumps({**config.recipe.identifying(), "name": ""}, sort_keys=True)
-        name = f"{name} {hashlib.sha256(values.encode()).hexdigest()[:6]}"
-    return ", ".join(filter(None, (name, changes(config))))
-
-
-def changes(config: RunConfig) -> str:
-    """What differs from the recipe, and the method's options that the recipe does not have: "components=1, kappa=16".
-
-    Lengths that shrank with the epochs are left out.
-    """
-    recipe, data = config.recipe, config.data
-    pretrained = is_spec(config.backbone)
-    usual = load_recipe(recipe.name, data, pretrained=pretrained) if recipe.name in names() else recipe
-    shortened = {"epochs": recipe.epochs} if recipe.epochs != usual.epochs else {}
-    if shortened:
-        usual = changed(usual, data, shortened)
-    as_usual = usual.settings().items()
-    changed_settings = dict(pair for pair in recipe.settings().items() if pair not in as_usual)
-    outliers = {"outliers": config.outliers} if config.outliers else {}
-    listed = {**shortened, **changed_settings, **config.options, **outliers}
-    shape = _usual_shape(data)
-    if pretrained:  # these are the network's own
-        listed = {key: value for key, value in listed.items() if key not in {"mean", "std"}}
-        shape = None
-    if shape is not None:
-        listed |= {} if config.channels == shape[0] else {"channels": config.channels}
-        listed |= {} if config.size == shape[1] else {"size": config.size}
-    if config.preparation is not None and config.preparation["fit"] == "letterbox":
-        listed |= {"fit": "letterbox"}
-    return ", ".join(
-        f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in sorted(listed.items())
-    )
-
-
-def _usual_shape(data: str) -> tuple[int, int, int] | None:
-    """The shape of the images where nothing else was chosen; None for arrays and features, which have none."""
-    if data.startswith(FOLDER):
-        return FOLDER_SHAPE
-    return dataset_info(data).shape if data in DATASETS else None
 
 
 def method_options(name: str, overrides: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:

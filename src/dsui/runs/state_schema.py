@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from dsui.errors import RunError
-from dsui.schema import NOTHING, SchemaError, check, either, instance, listed, mapping, record, text, whole
+from dsui.schema import NOTHING, SchemaError, check, either, instance, listed, mapping, number, record, text, whole
 
 TENSORS = mapping(instance(Tensor, "a tensor"), most=1_000_000)
 MAPPING = instance(dict, "a mapping")
@@ -22,7 +22,10 @@ STATE = record(
         "steps": whole(0, 1 << 53),
         "phase": whole(-1),
     },
-    {"images": text()},
+    {
+        "images": text(),
+        "best": either(record({"epoch": whole(-1), "loss": number(finite=False), "weights": TENSORS}), NOTHING),
+    },
 )
 
 

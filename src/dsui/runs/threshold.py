@@ -4,44 +4,29 @@ By coverage c: the k-th smallest of their uncertainties, k = ceil((n + 1) c). A 
 accepted with a probability of at least c and, without ties, below c + 1 / (n + 1): split conformal prediction
 (Papadopoulos et al., ECML 2002), over the draw of the calibration images and of the new one.
 
-By risk r: the largest of the coverages 5 %, 10 %, ..., 100 % at which the number of wrong images among the accepted
-ones is within an allowed count. The counts are exact for a score without information on images that are wrong with
-chance r: the chance that any of the 20 counts is met is at most 5 %. Each count is the lower quantile of the binomial
-distribution, as in the bound of Clopper and Pearson, at one level for all 20; the level is the largest that keeps the
-5 %. So with a probability of 95 % over the draw of the calibration images, at most a share r of accepted images of the
-same kind is wrong, provided that more certain images are not more often wrong. At 100 % the threshold is the largest
-calibration uncertainty and not infinity, because neither guarantee is about foreign images.
-
-All of this holds for any score that was not chosen by the calibration images, and for two scores at once by the larger
-of an image's two ranks. The ranks r_i are those among the calibration images, from 1. With J the k-th smallest r_i the
+This holds for any score that was not chosen by the calibration images, and for two scores at once by the larger of an
+image's two ranks. The ranks r_i are those among the calibration images, from 1. With J the k-th smallest r_i the
 two thresholds are the (J + 1)-th smallest values of their scores. Why J + 1: among all n + 1 images, the new one
 included, the larger ranks R are exchangeable, so the new one's is at most the k-th smallest of the others' with a
 probability of at least c. No other image's R is above r_i + 1, so that this R is at most J + 1, and then at most J
 calibration values of either score are below the new one's. Without ties at most two images share an R, so the
-probability is below c + 5 / (n + 1). By risk, J itself is the rank: given the scores, the counts of errors have the
-same distribution for the order by ranks as for any other order.
+probability is below c + 5 / (n + 1).
+
+By risk: `dsui.runs.risk_control`.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dsui.errors import DsuiError
-
-CONFIDENCE = 0.95
-LEVELS = 20
-HALVINGS = 12
-"""Of the interval that holds the common level: its precision is a part in four thousand."""
+from dsui.runs.risk_control import limit_at_risk
 
 
 class Threshold(NamedTuple):
@@ -99,66 +84,15 @@ def _number_to_keep(count: int, coverage: float) -> int:
 
 def at_risk(uncertainties: Tensor, errors: Tensor, risk: float) -> Threshold:
     """From [N] uncertainties and whether each prediction was wrong."""
-    if not 0 < risk < 1:
-        raise ValueError(f"risk must be a share of wrong predictions between 0 and 1, as in 0.02, got {risk}.")
-    count = len(uncertainties)
-    ordered, order = uncertainties.sort()
-    wrong = errors[order].cumsum(0)
-    for kept, allowed in reversed(allowed_errors(count, risk)):
-        accepted = int(torch.searchsorted(ordered, ordered[kept - 1], right=True))  # with those that tie with the last
-        if wrong[accepted - 1] <= allowed:
-            return _keeping(kept, uncertainties, errors)
-    needed = math.ceil(min(math.log(1 - CONFIDENCE) / math.log1p(-risk), sys.maxsize))
-    raise DsuiError(
-        f"{count} calibration images, {int(wrong[-1])} of them predicted wrongly, cannot assure a risk of {risk}: that "
-        f"takes at least {needed} accepted ones without an error, more with errors; allow a larger risk, or train with "
-        "more images or a larger --calibration."
-    )
-
-
-@lru_cache
-def allowed_errors(images: int, risk: float) -> tuple[tuple[int, int], ...]:
-    """For each coverage the number of images it keeps, and how many of these may be wrong; -1 where even no error would
-    not suffice.
-
-    Images that are wrong with chance `risk`, independently, meet one of the counts with a chance of at most 5 %.
-    """
-    from scipy import stats  # takes as long to load as all of dsui
-
-    counts = np.array([-(-level * images // LEVELS) for level in range(1, LEVELS + 1)])
-
-    def quantiles(level: float) -> NDArray[np.int64]:
-        largest = stats.binom.ppf(level, counts, risk)  # the smallest count whose chance is at least the level
-        most: NDArray[np.int64] = (largest - (stats.binom.cdf(largest, counts, risk) > level)).astype(np.int64)
-        return most
-
-    low, high = (1 - CONFIDENCE) / LEVELS, 1 - CONFIDENCE  # the lower one keeps 5 % by the union bound
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        kept = _chance_of_any(counts, quantiles(middle), risk) <= 1 - CONFIDENCE
-        low, high = (middle, high) if kept else (low, middle)
-    return tuple(zip(counts.tolist(), quantiles(low).tolist(), strict=True))
-
-
-def _chance_of_any(counts: NDArray[np.int64], allowed: NDArray[np.int64], risk: float) -> float:
-    """The chance that the errors among the first k images are at most the allowed ones, for any k of `counts`."""
-    from scipy import stats
-
-    met, former = 0.0, 0
-    counted = max(allowed[-1], 0) + 1  # with more errors no count can be met
-    chances = np.ones(1)  # of 0, 1, ... errors so far, where no count was met yet
-    for count, most in zip(counts, allowed, strict=True):
-        added = stats.binom.pmf(np.arange(counted), count - former, risk)
-        chances = np.convolve(chances, added)[:counted]
-        met += chances[: most + 1].sum()
-        chances[: most + 1] = 0  # none where `most` is -1
-        former = count
-    return float(met)
+    return _up_to(limit_at_risk(uncertainties, errors, risk), uncertainties, errors)
 
 
 def _keeping(count: int, uncertainties: Tensor, errors: Tensor) -> Threshold:
     """The threshold that accepts the `count` smallest uncertainties, and any that tie with the last of them."""
-    value = uncertainties.sort().values[count - 1]
+    return _up_to(uncertainties.sort().values[count - 1].item(), uncertainties, errors)
+
+
+def _up_to(value: float, uncertainties: Tensor, errors: Tensor) -> Threshold:
     accepted = uncertainties <= value
     risk = errors[accepted].to(torch.float64).mean().item()
-    return Threshold(value.item(), accepted.to(torch.float64).mean().item(), risk, len(uncertainties))
+    return Threshold(value, accepted.to(torch.float64).mean().item(), risk, len(uncertainties))

@@ -24,10 +24,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
-from dsui.deploy.prediction import Prediction
 from dsui.excerpt import excerpt
+from dsui.limits import REASONS
 from dsui.outputs import Outputs
-from dsui.runs.acceptance import REASONS
+from dsui.prediction import Prediction
 from dsui.runs.threshold import Threshold, at_coverage
 from dsui.scores import energy, entropy, log_density, sirc
 from dsui.sklearn.feature_network import FeatureNetwork, train_network

@@ -13,7 +13,7 @@ that describe. A component's variance is drawn towards the pooled variance v wit
     b = (n_ij b_EM + n0 v) / (n_ij + n0),   n_ij the samples that the component holds
 
 Features longer than r predict as if they had the length r, as in `dsui.methods.dsui`: far away is no reason for
-confidence. docs/decisions.md has the figures of these choices.
+confidence. docs/estimator.md has what this reaches.
 """
 
 from __future__ import annotations

@@ -35,6 +35,14 @@ class World:
         if self.size > 1:
             distributed.barrier()
 
+    def of_leader(self, value: float, device: torch.device) -> float:
+        """The leader's value, in every process."""
+        if self.size == 1:
+            return value
+        shared = torch.tensor(value, dtype=torch.float64, device=device)
+        distributed.broadcast(shared, 0)
+        return float(shared)
+
 
 @contextmanager
 def joined(device_type: str) -> Iterator[World]:

@@ -14,6 +14,7 @@ from dsui.backbones.freezing import FrozenBackbone
 from dsui.data.augment import Transform
 from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.pipeline import open_loader, plain_batches
+from dsui.errors import DsuiError
 from dsui.progress import Progress, silent
 
 BATCH = 128
@@ -24,10 +25,13 @@ def frozen_backbone(method: nn.Module) -> FrozenBackbone | None:
     return next((each for each in method.modules() if isinstance(each, FrozenBackbone)), None)
 
 
-def features_once(method: nn.Module, transform: Transform, device: torch.device) -> Callable[[ImageSet], ImageSet]:
+def features_once(
+    method: nn.Module, transform: Transform, device: torch.device, progress: Progress = silent
+) -> Callable[[ImageSet], ImageSet]:
     """What gives the features of a data set for a method with a frozen backbone, and the data set itself for others."""
-    backbone = frozen_backbone(method)
-    return lambda images: images if backbone is None else compute_features(backbone, images, transform, device)
+    if (backbone := frozen_backbone(method)) is None:
+        return lambda images: images
+    return lambda images: compute_features(backbone, images, transform, device, progress)
 
 
 @torch.no_grad()
@@ -39,6 +43,9 @@ def compute_features(
     found = torch.empty(count, backbone.out_features, 1, 1)
     for batch in open_loader(images, device).stream(plain_batches(count, BATCH)):
         where = batch.indices.cpu()
-        found[where] = backbone.features(transform.plain(batch.images)).float().cpu()[:, :, None, None]
-        progress(f"features of {images.name}", int(where[-1]) + 1, count)
+        features = backbone.features(transform.plain(batch.images)).float()
+        if not features.isfinite().all():
+            raise DsuiError("the backbone gives NaN or infinity; check its weights and what it expects of images.")
+        found[where] = features.cpu()[:, :, None, None]
+        progress("computing features", int(where[-1]) + 1, count)
     return MemorySet(images.name, images.classes, found, images.labels)

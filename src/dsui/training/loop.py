@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from dsui import __version__
 from dsui.data.dataset import ImageSet
@@ -28,14 +29,14 @@ from dsui.runs.folder import LOG, RunFolder
 from dsui.runs.images import IMAGES, check_readable
 from dsui.runs.log import read_log
 from dsui.training.distributed import World
-from dsui.training.held_out import HeldOutAccuracy
 from dsui.training.interruption import Interruption
 from dsui.training.memory import fitting_batch, release
 from dsui.training.meter import HITS, LARGEST_LOSS, SAMPLES
-from dsui.training.reporter import ACCURACY, HELD_OUT_ACCURACY, IMAGES_PER_SECOND, WARNING, Reporter
+from dsui.training.reporter import ACCURACY, IMAGES_PER_SECOND, WARNING, Reporter
 from dsui.training.resumption import PLACE, how_to_go_on, is_lost_process, load_checkpoint, place
+from dsui.training.smallest_side import check_side
 from dsui.training.step import Mode, own_stream
-from dsui.training.trainer import Trainer, check_side
+from dsui.training.trainer import Trainer
 
 REPORT_SECONDS = 1.0
 LARGEST_WEIGHT = 1e6
@@ -67,11 +68,13 @@ def fit(
     outliers: ImageSet | None = None,
     held_out: ImageSet | None = None,
     stop_at: float = math.inf,
+    sample_weight: Tensor | None = None,
 ) -> Trainer:
     """Train and return the finished trainer; its run folder holds weights, state and log, written by the leader.
 
-    `held_out` are images to calibrate with, which are not among `images`. At `stop_at`, as `time.time()` counts, the
-    run is saved and stopped. The caller's random numbers on the CPU stay as they would be without this call.
+    `held_out` are images to calibrate with, which are not among `images`. `sample_weight` [N] says how often an epoch
+    meets each of `images` (`dsui.data.sampling`). At `stop_at`, as `time.time()` counts, the run is saved and stopped.
+    The caller's random numbers on the CPU stay as they would be without this call.
     """
 
     def build(config: RunConfig) -> Trainer:
@@ -84,9 +87,16 @@ def fit(
             sync_norms=sync_norms,
             memory_budget=memory_budget,
             outliers=outliers,
+            progress=reporter.preparing,
+            sample_weight=sample_weight,
         )
 
     check_side(config.backbone, images)
+    if config.recipe.patience > 0 and held_out is None:
+        raise DsuiError(
+            "early stopping goes by held-out images, and none are held out; add --calibration 0.1 or leave out "
+            "--set patience."
+        )
     with own_stream(device), torch.random.fork_rng([]), ExitStack() as closing:
         folder = None
         if world.leader:
@@ -137,24 +147,15 @@ class _Loop:
         held_out: ImageSet | None,
     ) -> None:
         self.trainer, self.folder, self.out, self.reporter = trainer, folder, out, reporter
-        self.interruption, self.step, self.pacer, self.held_out = interruption, trainer.step, pacer, held_out
+        self.interruption, self.step, self.pacer = interruption, trainer.step, pacer
+        self.held_out = None if held_out is None else trainer.as_trained(held_out)
         self.reported = time.monotonic()
         self.epoch_began = time.monotonic()
         self.steps_reported = 0
         self.last_saved = 0
         self.rows: list[dict[str, Any]] = []
-        self.held_out_accuracy = (
-            None
-            if held_out is None or folder is None
-            else HeldOutAccuracy(
-                trainer.method,
-                trainer.transform,
-                held_out,
-                samples=trainer.samples,
-                epochs=trainer.recipe.epochs,
-                batch=trainer.recipe.batch,
-            )
-        )
+        watches = folder is not None or trainer.ending.stopping is not None
+        self.measurement = trainer.measurement(self.held_out) if self.held_out is not None and watches else None
 
     def run(self, resume: bool) -> None:
         """Train to the end. A process that loses another one says so instead of repeating its backend's message."""
@@ -175,6 +176,8 @@ class _Loop:
         first, start = divmod(self.step.steps_done, per_epoch)
         self.steps_reported = self.step.steps_done
         for epoch in range(first, trainer.recipe.epochs):
+            if trainer.ending.is_over(epoch - 1):
+                break
             self.epoch_began = time.monotonic()
             for position, _ in enumerate(trainer.epoch_steps(epoch, start), start=start):
                 if position + 1 == per_epoch:
@@ -183,13 +186,15 @@ class _Loop:
             start = 0
         self._save()
         trainer.finish()
+        if (sentence := trainer.ending.sentence) is not None:
+            self.reporter.note(sentence)
         if self.folder is not None:
             calibration = measure(
                 trainer.method,
                 trainer.transform,
                 trainer.source,
-                trainer.samples,
-                None if self.held_out is None else trainer.as_trained(self.held_out),
+                len(trainer.balance.labels),
+                self.held_out,
                 trainer.recipe.batch,
                 trainer.device,
             )
@@ -231,9 +236,8 @@ class _Loop:
         if self.trainer.world.size > 1:
             torch.distributed.all_reduce(self.step.meter.totals)
         figures = self._figures()
-        measured = self.held_out_accuracy
-        if measured is not None and ACCURACY in figures and measured.due(epoch):
-            figures[HELD_OUT_ACCURACY] = measured.measure(self.trainer.device)
+        if ACCURACY in figures:
+            figures |= self.trainer.held_out_figures(epoch, self.measurement)
         seconds = time.monotonic() - self.epoch_began
         row: dict[str, object] = {"epoch": epoch, "step": self.step.steps_done, **figures, "seconds": round(seconds, 3)}
         self.rows.append(row)

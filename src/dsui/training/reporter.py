@@ -9,12 +9,18 @@ ACCURACY = "accuracy"
 """Key in a log row and of a reporter's figures: on the training images, as they were augmented."""
 WARNING = "warning"
 """Key in a log row: what the method said of its training in this epoch."""
-HELD_OUT_ACCURACY = "held_out_accuracy"
-"""Key in the log rows of those epochs in which it was measured."""
+HELD_OUT_ACCURACY, HELD_OUT_LOSS = "held_out_accuracy", "held_out_loss"
+"""Keys in the log rows of those epochs in which they were measured."""
+BEST_EPOCH = "best_epoch"
+"""Key in the log rows of a run that may stop early: whose weights are kept so far, counted from 0."""
 
 
 class Reporter(Protocol):
     """Shows a run's progress."""
+
+    def preparing(self, what: str, done: int, total: int | None) -> None:
+        """Called before the first step, while the features of images are computed; a `dsui.progress.Progress`."""
+        ...
 
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None:
         """Called about once a second; the figures are means over the epoch so far."""
@@ -35,6 +41,8 @@ class Reporter(Protocol):
 
 class SilentReporter:
     """Shows nothing."""
+
+    def preparing(self, what: str, done: int, total: int | None) -> None: ...
 
     def steps(self, done: int, total: int, figures: dict[str, float]) -> None: ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -11,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from dsui.backbones.registry import BACKBONES
 from dsui.data.augment import Transform, splitmix64
 from dsui.data.dataset import ImageSet
 from dsui.data.features import features_of, transform_for
@@ -19,14 +19,17 @@ from dsui.data.foreign import as_foreign
 from dsui.data.pipeline import Batch, ResidentLoader, StreamedLoader, epoch_batches, open_loader
 from dsui.errors import DsuiError, RunError
 from dsui.methods.registry import build
+from dsui.progress import Progress, silent
 from dsui.runs.config import RunConfig
 from dsui.runs.images import digest
 from dsui.runs.state_schema import check_state
-from dsui.training.averaging import WeightAverage
-from dsui.training.batch_norm import reestimate, synchronise
+from dsui.training.balance import Balance
+from dsui.training.batch_norm import synchronise
 from dsui.training.copies import Copies
 from dsui.training.distributed import World
+from dsui.training.ending import Ending
 from dsui.training.frozen import features_once
+from dsui.training.held_out import HeldOutMeasurement
 from dsui.training.optimizer import make_optimizer
 from dsui.training.schedule import rates
 from dsui.training.step import DeviceData, Execution, LossModule, Mode, Optimization, TrainingStep
@@ -49,13 +52,17 @@ class Trainer:
         sync_norms: bool = True,
         memory_budget: int | None = None,
         outliers: ImageSet | None = None,
+        progress: Progress = silent,
+        sample_weight: Tensor | None = None,
     ) -> None:
+        """`sample_weight` [N] says how often an epoch meets each image (`dsui.data.sampling`); None: once."""
         recipe = config.recipe
         self.config, self.recipe, self.device, self.world = config, recipe, device, world
-        self.samples, self.classes = len(images.labels), images.classes
-        self.steps_per_epoch = self.samples // recipe.batch
         if len(images.classes) < 2:
             raise DsuiError(f"{images.name} has one class, {images.classes[0]}; a classifier needs two or more.")
+        self.balance = Balance(recipe, images, sample_weight)
+        self.samples, self.classes = self.balance.epoch_samples, images.classes
+        self.steps_per_epoch = self.samples // recipe.batch
         if self.steps_per_epoch == 0:
             raise DsuiError(
                 f"{images.name} has {self.samples} training images, fewer than one batch of {recipe.batch}; "
@@ -74,7 +81,7 @@ class Trainer:
         self.method = build(
             config.method, config.backbone, channels, classes, recipe, config.options, outliers is not None
         ).to(device)
-        self.method.set_class_counts(torch.bincount(images.labels, minlength=classes))
+        self.balance.prepare(self.method, config.method, device)
         if device.type == "cuda":
             self.method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if world.size > 1 and sync_norms:
@@ -88,7 +95,7 @@ class Trainer:
             smallest_crop=recipe.smallest_crop,
             jitter=recipe.jitter,
         )
-        self.as_trained = features_once(self.method, for_images.to(device), device)
+        self.as_trained = features_once(self.method, for_images.to(device), device, progress)
         trained = self.as_trained(images)
         self.source = open_loader(trained, device, memory_budget)
         self.transform = transform_for(trained, for_images).to(device)
@@ -97,8 +104,8 @@ class Trainer:
         self.outliers = None if foreign is None else open_loader(foreign, device, memory_budget)
         self.outlier_samples = 0 if outliers is None else len(outliers.labels)
         self.optimizers = [make_optimizer(self.method, turn, recipe, device) for turn in self.method.turns()]
-        decay = recipe.ema_decay if recipe.average == "ema" else None
-        self.average = None if recipe.average == "none" else WeightAverage(self.method, decay)
+        self.ending = Ending(self.method, config.method, recipe, config.seed)
+        self.average = self.ending.average
         self.entered = NO_PHASE
         self.step = TrainingStep(
             self.method,
@@ -142,17 +149,23 @@ class Trainer:
                 yield
 
     def end_epoch(self, epoch: int) -> None:
-        begins = min(self.recipe.swa_start * self.recipe.epochs, self.recipe.epochs - 1)
-        swa = self.recipe.average == "swa" and epoch >= begins
-        if self.average is not None and swa:
-            self.average.update()
+        self.ending.end_epoch(epoch)
+
+    def measurement(self, held_out: ImageSet) -> HeldOutMeasurement:
+        return HeldOutMeasurement(self.method, self.transform, held_out, samples=self.samples, recipe=self.recipe)
+
+    def held_out_figures(self, epoch: int, measurement: HeldOutMeasurement | None) -> dict[str, float]:
+        """For the log, after the last step of an epoch; see `dsui.training.ending`."""
+        inputs = partial(self._inputs, self.recipe.epochs)
+        return self.ending.held_out_figures(epoch, measurement, inputs, self.device, self.world)
 
     def order(self, epoch: int) -> Tensor:
         """[steps, B / processes] indices of this process."""
-        parts = epoch_batches(
-            self.samples, self.recipe.batch, self.config.seed, epoch, rank=self.world.rank, world=self.world.size
-        )
-        return torch.stack(list(parts))
+        return torch.stack(list(self._batches(epoch, self.world.rank, self.world.size)))
+
+    def _batches(self, epoch: int, rank: int = 0, world: int = 1) -> Iterator[Tensor]:
+        seed, places = self.config.seed, self.balance.places(self.config.seed, epoch)
+        return epoch_batches(self.samples, self.recipe.batch, seed, epoch, rank=rank, world=world, places=places)
 
     def outlier_order(self, epoch: int) -> Tensor:
         """[steps, B / processes] outliers of this process."""
@@ -167,11 +180,9 @@ class Trainer:
     def finish(self) -> None:
         """Put averaged weights in place, and estimate again what depends on them: batch-norm statistics, and what the
         method estimates from its final weights."""
-        if self.average is not None and self.average.state_dict()["updates"] > 0:
-            self.average.copy_to(self.method)
-            torch.manual_seed(splitmix64(self.config.seed) >> 1)  # layers that sample draw the same after a resume
-            reestimate(self.method, self._inputs(self.recipe.epochs))
+        self.ending.put_weights(partial(self._inputs, self.recipe.epochs))
         self.method.eval()
+        self.balance.complete(self.method)
         torch.manual_seed(splitmix64(self.config.seed) >> 1)  # methods that draw do so likewise
         self.method.complete(self._labelled_inputs(self.recipe.epochs))
 
@@ -184,6 +195,7 @@ class Trainer:
             "steps": self.step.steps_done,
             "phase": self.entered,
             "images": self.images,
+            "best": None if self.ending.stopping is None else self.ending.stopping.state(),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -211,6 +223,8 @@ class Trainer:
                 group["lr"] = own  # on its device; every step writes the scheduled value into it
         if self.average is not None:
             self.average.load_state_dict(state["average"])
+        if self.ending.stopping is not None and (best := state.get("best")) is not None:
+            self.ending.stopping.load(best)
         self.step.meter.load_state_dict(state["meter"])
         self.step.resume(steps)
         self.entered = state["phase"]
@@ -233,8 +247,7 @@ class Trainer:
     def _labelled_inputs(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Every training batch of an epoch, augmented and with turned copies behind it, with its labels. Each process
         gets all of them, so that estimates from them are the same everywhere."""
-        whole = epoch_batches(self.samples, self.recipe.batch, self.config.seed, epoch)
-        for batch in self.source.stream(whole):
+        for batch in self.source.stream(self._batches(epoch)):
             images = self.transform.augmented(batch.images, batch.indices, epoch)
             yield self.copies.with_turned(images, batch.labels, batch.indices, epoch)
 
@@ -282,14 +295,3 @@ class Trainer:
 
 def _if_resident(source: ResidentLoader | StreamedLoader | None) -> ResidentLoader | None:
     return source if isinstance(source, ResidentLoader) else None
-
-
-def check_side(backbone: str, images: ImageSet) -> None:
-    """Raise where the images are too small for the backbone of that name, which would say so only in the first step."""
-    needed = BACKBONES[backbone].smallest_side if backbone in BACKBONES else 1
-    side = min(images.shape[1:])
-    if side < needed:
-        raise DsuiError(
-            f"{backbone} needs images of at least {needed}x{needed} pixels and those of {images.name} have "
-            f"{side}x{side}; choose --backbone small or resnet18, or a larger --size for folder:PATH."
-        )

@@ -1,0 +1,74 @@
+"""`dsui predict` by an ONNX file; the whole of that command where PyTorch is not installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dsui.cli.errors import UsageError
+from dsui.cli.plain_arguments import Json, Quiet, parse_path
+from dsui.cli.prediction_rows import Batch, RowsFile, RowWriter, asks_for_json
+from dsui.errors import DsuiError
+
+ENDING = ".onnx"
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="File of `dsui export`.", metavar="FILE.onnx", parser=parse_path)],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Image files, and folders of them; folders are searched at any depth.",
+            metavar="PATH",
+            parser=parse_path,
+        ),
+    ],
+    out: RowsFile = None,
+    batch: Batch = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Predict the classes of images, and accept or reject them.
+
+    Prints a row for each image: class, probability, uncertainty, log-density, decision and the reason of a rejection,
+    as CSV or, with --json, as JSON lines. The row of a file that cannot be read says why, and the exit status is then
+    1. The threshold inside the file decides, if it has one. The verdict of `dsui evaluate` comes first, on stderr.
+
+    Example: dsui predict model.onnx photos --out predictions.csv
+    """
+    as_json = asks_for_json(out, as_json)
+    if model.is_dir():
+        raise UsageError(
+            f"{model} is a folder, and dsui-runtime reads files of `dsui export` alone; a run needs pip install dsui."
+        )
+    predict_by_file(model, paths, out, batch, as_json, quiet)
+
+
+def predict_by_file(
+    model: Path, paths: list[Path], out: Path | None, batch: int | None, as_json: bool, quiet: bool
+) -> None:
+    """Write the rows of all images."""
+    from dsui.cli.terminal import stderr_console
+    from dsui.data.image_files import image_files
+    from dsui.runtime.predictor import BATCH, OnnxPredictor
+    from dsui.runtime.rows import rows
+
+    predictor = OnnxPredictor(model)
+    facts, console = predictor.facts, stderr_console(quiet)
+    if facts.input == "features":
+        raise DsuiError(
+            f"{model} takes features and no images; use OnnxPredictor({str(model)!r}).predict(features) in Python."
+        )
+    if facts.thresholds is not None:
+        console.print(
+            f"{facts.thresholds.sentence} Saved in the file, by {facts.thresholds.asked.name}.", soft_wrap=True
+        )
+    unknown = "This model was not evaluated, so it is unknown whether to trust it."
+    RowWriter(out, as_json, console).write(
+        rows(predictor, image_files(paths), batch or BATCH),
+        paths,
+        lambda: sum(1 for _ in image_files(paths)),
+        lambda: unknown if facts.verdict is None else facts.verdict.short,
+    )

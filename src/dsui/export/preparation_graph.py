@@ -1,0 +1,226 @@
+"""The first part of the graph: 8-bit images of any size -> pixels of the model's size, as Pillow makes them.
+
+Pillow resizes in two passes, along rows and then along columns, and rounds to 8 bits after each. A pass is a product
+with a matrix of weights: for new pixel i, old pixel j, an old side L and f the filter,
+
+    w_ij = f(t) / sum_j f(t),   t = (j + 1/2 - c_i) / max(scale, 1),   c_i = begin + (i + shift + 1/2) scale
+
+`begin` is where the cut-out square begins, `shift` what is cut off after resizing, and scale how many old pixels a new
+one has. Pillow's weights are integers over 2^22; here they are float32, which rounds a value at one half otherwise
+now and then. Images that have the model's size already pass unchanged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dsui.backbones.preparation import Preparation
+from dsui.errors import DsuiError
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto
+
+OPSET = 18
+IR_VERSION = 10
+"""What ONNX Runtime 1.18 reads."""
+IMAGES, PIXELS = "images", "pixels"
+"""The input [N, H, W, C] in 8 bits, and what the rest of the graph takes, [N, C, size, size] in float32."""
+
+FILTERS = {
+    "nearest": """
+        {p}below = Floor ({p}centre)
+        {p}same = Equal ({p}old, {p}below)
+        {p}weight = Cast <to = 11> ({p}same)""",
+    "box": """
+        {p}above = Greater ({p}t, minus_half)
+        {p}upto = LessOrEqual ({p}t, half)
+        {p}within = And ({p}above, {p}upto)
+        {p}weight = Cast <to = 11> ({p}within)""",
+    "bilinear": """
+        {p}size = Abs ({p}t)
+        {p}rest = Sub (one, {p}size)
+        {p}weight = Max ({p}rest, zero)""",
+    "bicubic": """
+        {p}size = Abs ({p}t)
+        {p}square = Mul ({p}size, {p}size)
+        {p}cube = Mul ({p}square, {p}size)
+        {p}near1 = Mul ({p}cube, three_halves)
+        {p}near2 = Mul ({p}square, five_halves)
+        {p}near3 = Sub ({p}near1, {p}near2)
+        {p}near = Add ({p}near3, one)
+        {p}far1 = Mul ({p}cube, minus_half)
+        {p}far2 = Add ({p}far1, {p}near2)
+        {p}far3 = Mul ({p}size, four)
+        {p}far4 = Sub ({p}far2, {p}far3)
+        {p}far = Add ({p}far4, two)
+        {p}in2 = Less ({p}size, two)
+        {p}outer = Where ({p}in2, {p}far, zero)
+        {p}in1 = Less ({p}size, one)
+        {p}weight = Where ({p}in1, {p}near, {p}outer)""",
+    "hamming": """
+        {p}size = Abs ({p}t)
+        {p}some = Max ({p}size, tiny)
+        {p}angle = Mul ({p}some, pi)
+        {p}sine = Sin ({p}angle)
+        {p}sinc = Div ({p}sine, {p}angle)
+        {p}cosine = Cos ({p}angle)
+        {p}wave = Mul ({p}cosine, hamming_wave)
+        {p}window = Add ({p}wave, hamming_mean)
+        {p}inner = Mul ({p}sinc, {p}window)
+        {p}in1 = Less ({p}size, one)
+        {p}weight = Where ({p}in1, {p}inner, zero)""",
+    "lanczos": """
+        {p}size = Abs ({p}t)
+        {p}some = Max ({p}size, tiny)
+        {p}angle = Mul ({p}some, pi)
+        {p}sine = Sin ({p}angle)
+        {p}sinc = Div ({p}sine, {p}angle)
+        {p}third = Div ({p}angle, three)
+        {p}slow = Sin ({p}third)
+        {p}window = Div ({p}slow, {p}third)
+        {p}inner = Mul ({p}sinc, {p}window)
+        {p}in3 = Less ({p}size, three)
+        {p}weight = Where ({p}in3, {p}inner, zero)""",
+}
+"""f(t) by Pillow's names, in float64; `{p}` begins the names of one side's values."""
+
+CUTS = {
+    "square": """
+        {p}resized = Identity (target)
+        {p}span = Identity (shorter)
+        {p}spare = Sub ({p}side, shorter)
+        {p}begin = Div ({p}spare, int_two)
+        {p}shift = Identity (int_zero)""",
+    "squash": """
+        {p}resized = Identity (target)
+        {p}span = Identity ({p}side)
+        {p}begin = Identity (int_zero)
+        {p}shift = Identity (int_zero)""",
+    "crop": """
+        {p}scaled = Mul ({p}side, edge)
+        {p}resized = Div ({p}scaled, shorter)
+        {p}span = Identity ({p}side)
+        {p}begin = Identity (int_zero)
+        {p}spare = Sub ({p}resized, target)
+        {p}down = Div ({p}spare, int_two)
+        {p}odd = Mod ({p}spare, int_two)
+        {p}last = Mod ({p}down, int_two)
+        {p}half_up = Mul ({p}odd, {p}last)
+        {p}up = Mul ({p}half_up, rounds_to_even)
+        {p}shift = Add ({p}down, {p}up)""",
+}
+"""What is cut out of a side, and to what it is resized; half a spare pixel is rounded down or to the even number."""
+
+WEIGHTS = """
+        {p}span_wide = Cast <to = 11> ({p}span)
+        {p}resized_wide = Cast <to = 11> ({p}resized)
+        {p}begin_wide = Cast <to = 11> ({p}begin)
+        {p}shift_wide = Cast <to = 11> ({p}shift)
+        {p}scale = Div ({p}span_wide, {p}resized_wide)
+        {p}place = Add (new, {p}shift_wide)
+        {p}middle = Add ({p}place, half)
+        {p}scaled_middle = Mul ({p}middle, {p}scale)
+        {p}centre = Add ({p}scaled_middle, {p}begin_wide)
+        {p}side_0 = Squeeze ({p}side)
+        {p}count = Range (nothing, {p}side_0, step)
+        {p}old = Cast <to = 11> ({p}count)
+        {p}old_middle = Add ({p}old, half)
+        {p}distance = Sub ({p}old_middle, {p}centre)
+        {p}width = Max ({p}scale, one)
+        {p}t = Div ({p}distance, {p}width)"""
+
+NORMALISED = """
+        {p}sum = ReduceSum ({p}weight, last_axis)
+        {p}share = Div ({p}weight, {p}sum)
+        {p}matrix = Cast <to = 1> ({p}share)"""
+
+GRAPH = """
+<ir_version: {ir}, opset_import: ["" : {opset}]>
+prepare (uint8[N, H, W, {channels}] images) => (float[N, {channels}, {size}, {size}] pixels)
+<int64[1] target = {{{size}}}>
+{{
+    side_of_rows = Shape <start = 1, end = 2> (images)
+    side_of_columns = Shape <start = 2, end = 3> (images)
+    rows_fit = Equal (side_of_rows, target)
+    columns_fit = Equal (side_of_columns, target)
+    both_fit = And (rows_fit, columns_fit)
+    fits = Squeeze (both_fit)
+    upright = Transpose <perm = [0, 3, 1, 2]> (images)
+    values = Cast <to = 1> (upright)
+    pixels = If (fits) <
+      then_branch = as_it_is () => (float[N, {channels}, {size}, {size}] unchanged) {{
+        unchanged = Identity (values)
+      }},
+      else_branch = resized () => (float[N, {channels}, {size}, {size}] rounded)
+      <int64[1] edge = {{{edge}}}, int64[1] rounds_to_even = {{{even}}},
+       int64[1] int_zero = {{0}}, int64[1] int_two = {{2}}, int64[1] last_axis = {{1}},
+       int64 nothing = {{0}}, int64 step = {{1}}, int64 target_0 = {{{size}}}, int64[1] column = {{1}},
+       double zero = {{0.0}}, double half = {{0.5}}, double minus_half = {{-0.5}}, double one = {{1.0}},
+       double two = {{2.0}}, double three = {{3.0}}, double four = {{4.0}}, double three_halves = {{1.5}},
+       double five_halves = {{2.5}}, double pi = {{3.141592653589793}}, double tiny = {{1e-9}},
+       double hamming_mean = {{0.54}}, double hamming_wave = {{0.46}},
+       float float_half = {{0.5}}, float black = {{0.0}}, float white = {{255.0}}> {{
+        new_count = Range (nothing, target_0, step)
+        new_row = Cast <to = 11> (new_count)
+        new = Unsqueeze (new_row, column)
+        row_side = Identity (side_of_rows)
+        column_side = Identity (side_of_columns)
+        shorter = Min (row_side, column_side)
+{rows}
+{columns}
+        across = Transpose <perm = [1, 0]> (column_matrix)
+        wide = MatMul (values, across)
+        wide_half = Add (wide, float_half)
+        wide_floor = Floor (wide_half)
+        narrow = Clip (wide_floor, black, white)
+        tall = MatMul (row_matrix, narrow)
+        tall_half = Add (tall, float_half)
+        tall_floor = Floor (tall_half)
+        rounded = Clip (tall_floor, black, white)
+      }}
+    >
+}}
+"""
+
+
+def preparation_graph(channels: int, size: int, preparation: Preparation | None) -> ModelProto:
+    """uint8 [N, H, W, channels] -> float32 [N, channels, size, size] with whole values from 0 to 255.
+
+    As `dsui.data.decode.prepared` does it with a Pillow image.
+    """
+    from onnx import parser
+
+    cut = "square" if preparation is None else preparation.fit
+    chosen = "bilinear" if preparation is None else preparation.interpolation
+    if chosen not in FILTERS:
+        raise DsuiError(
+            f"the run's images are resized by Pillow's filter {chosen}, which exported files do not have; train with "
+            f"one of {', '.join(FILTERS)}, or predict with dsui predict."
+        )
+    side = CUTS[cut] + WEIGHTS + FILTERS[chosen] + NORMALISED
+    model = parser.parse_model(
+        GRAPH.format(
+            ir=IR_VERSION,
+            opset=OPSET,
+            channels=channels,
+            size=size,
+            edge=size if preparation is None else preparation.edge,
+            even=int(preparation is None or not preparation.rounds_down),
+            rows=side.format(p="row_"),
+            columns=side.format(p="column_"),
+        )
+    )
+    _drop_unused(model.graph)
+    return model
+
+
+def _drop_unused(graph: GraphProto) -> set[str]:
+    """Remove constants that only other filters or cuts need, of which ONNX Runtime would warn; gives the names used."""
+    used = {name for node in graph.node for name in node.input}
+    for node in graph.node:
+        for attribute in node.attribute:
+            used |= _drop_unused(attribute.g) if attribute.HasField("g") else set()
+    kept = [each for each in graph.initializer if each.name in used]
+    graph.ClearField("initializer")
+    graph.initializer.extend(kept)
+    return used

@@ -1,0 +1,95 @@
+"""One loaded file model.onnx: its session, its batches, and its scale of scores."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsui.data.decode import stored_size
+from dsui.errors import DsuiError
+from dsui.regular_file import read_regular
+from dsui.runtime import ImageError, OnnxPredictor, Prediction
+from dsui.serving.batching import Batcher
+from dsui.serving.logs import write_event
+from dsui.serving.scale import Scale
+from dsui.serving.settings import ServerSettings
+
+LARGEST = 1 << 31
+"""Bytes of a model; protobuf holds no more."""
+VERSION = 12
+"""Digits of the hash that names a version."""
+
+
+class ServedModel:
+    """Loading it runs it once, so that a file which only looks like a model is refused before it is used."""
+
+    def __init__(
+        self,
+        name: str,
+        file: Path,
+        settings: ServerSettings,
+        after: Callable[[ServedModel, Prediction, int, float], None],
+    ) -> None:
+        try:
+            self.version = hashlib.sha256(read_regular(file, LARGEST)).hexdigest()[:VERSION]
+        except OSError as error:
+            raise DsuiError(f"{file} cannot be read ({error.strerror}); name a file of `dsui export`.") from error
+        self.name = name
+        self.predictor = OnnxPredictor(file, threads=settings.threads)
+        self.facts = self.predictor.facts
+        self.loaded = time.time()
+        calibration = self.facts.calibration
+        quantiles: dict[str, tuple[float, ...]] = {}
+        if calibration is not None:
+            quantiles["uncertainty"] = calibration.uncertainty
+            if calibration.foreignness is not None:
+                quantiles["foreignness"] = calibration.foreignness
+        self.scale = Scale(quantiles)
+        self.predict(self._blank())
+        self.batcher: Batcher[Prediction] = Batcher(
+            self.predict,
+            settings.batch,
+            settings.wait,
+            settings.queue,
+            lambda prediction, images, seconds: after(self, prediction, images, seconds),
+        )
+
+    @property
+    def takes_images(self) -> bool:
+        return self.facts.input == "images"
+
+    def predict(self, inputs: NDArray[Any]) -> Prediction:
+        """Of images [N, H, W, C] or features [N, M]."""
+        if self.takes_images:
+            return self.predictor.predict_prepared(inputs)
+        return self.predictor.predict(inputs, len(inputs))
+
+    def prepare(self, content: bytes, most_pixels: int) -> NDArray[np.uint8]:
+        """[size, size, C] of the bytes of an image file; an ImageError says what is wrong with them."""
+        width, height = stored_size(content)
+        if width * height > most_pixels:
+            raise ImageError(f"its header announces {width} x {height} pixels, more than {most_pixels:,}")
+        return self.predictor.prepare(content)
+
+    def class_indices(self, prediction: Prediction) -> NDArray[np.int64]:
+        """[N]: the places of the labels among the classes."""
+        places = {label: place for place, label in enumerate(self.predictor.classes)}
+        return np.array([places[str(label)] for label in prediction.label], dtype=np.int64)
+
+    def _blank(self) -> NDArray[Any]:
+        size = self.facts.size
+        if size is None:
+            return np.zeros((1, self.facts.channels), dtype=np.float32)
+        return np.zeros((1, size, size, self.facts.channels), dtype=np.uint8)
+
+    async def retire(self) -> None:
+        """Answer what was let in, and end."""
+        await self.batcher.close()
+        write_event(logging.INFO, "model retired", model=self.name, version=self.version)
