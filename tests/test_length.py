@@ -38,7 +38,7 @@ def test_a_class_of_few_samples_takes_what_all_have() -> None:
 def test_a_network_with_lengths_has_them_in_its_densities_and_logits_on_the_sphere() -> None:
     torch.manual_seed(0)
     recipe = load_recipe("demo", "digits")
-    plain, dense = (DualSupervised("small", 1, 3, recipe, length=each) for each in ("ball", "density"))  # type: ignore[arg-type]
+    plain, dense = (DualSupervised("small", 1, 3, recipe, length=each) for each in ("ball", "density"))
     dense.load_state_dict(plain.state_dict(), strict=False)
     images, labels = torch.randn(24, 1, 8, 8), torch.arange(24) % 3
     plain.train()(images)

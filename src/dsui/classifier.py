@@ -115,7 +115,7 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             side = start.side(self.size)
             found = labelled(images, labels, "train", side, channels, self.skip_bad, start.preparation)
             if start.preparation is not None and isinstance(found.images, Tensor):
-                check_size(found.images, side)
+                check_size(tuple(found.images.shape), side)
             found, weights = weighted(found, sample_weight)
             whole, classes = training_set(found, self.num_classes)
             if own is not None:

@@ -53,7 +53,7 @@ def transformer() -> torch.nn.Module:
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     config = transformers.ViTConfig(image_size=SIZE, patch_size=8, **sizes)
-    return Pooled(transformers.ViTModel(config).eval(), "pooled")
+    return Pooled(transformers.ViTModel(config).eval(), "pooled", SIZE)
 
 
 def check(predictor: Predictor) -> None:
