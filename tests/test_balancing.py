@@ -46,7 +46,7 @@ def test_a_component_that_explains_nothing_gets_a_gradient() -> None:
     for balance in (False, True):
         head, y = MoGMMHead(4, 2, components=2, temperature=1.0), torch.arange(8) % 2
         head.means.data[:, 1] = 5.0
-        DualSupervisedLoss(balance=balance, regularizer=None)(head(torch.randn(8, 4)), y, head).backward()
+        DualSupervisedLoss(balanced_components=balance, regularizer=None)(head(torch.randn(8, 4)), y, head).backward()
         gradients.append(head.log_variances.grad[:, 1].abs().sum().item())  # type: ignore[index]
     assert gradients[0] < 1e-6
     assert gradients[1] > 1e-2
@@ -54,4 +54,4 @@ def test_a_component_that_explains_nothing_gets_a_gradient() -> None:
 
 def test_objectives_of_untempered_densities_have_no_balance() -> None:
     with pytest.raises(ValueError, match="choose bounded or posterior or sgvb"):
-        DualSupervisedLoss("literal", balance=True)
+        DualSupervisedLoss("literal", balanced_components=True)

@@ -80,7 +80,7 @@ class DualSupervisedLoss:
     """`loss(out, y, head)` is the whole objective; `loss.terms` then holds its parts, detached.
 
     rho defaults to 1, for `literal` and `printed-stable` to the paper's 4. `regularizer` None leaves Reg out.
-    `balance` makes the components of a class explain equally many of its samples (`dsui.balancing`).
+    `balanced_components` makes the components of a class explain equally many of its samples (`dsui.balancing`).
     `companion` adds another loss, `companion_weight` times (`dsui.companions`).
     terms: "cross_entropy", "dual" (the objective's own part) and, where there are such, "regularizer" and the companion
     by its name, both without their factors; for `literal` also "own_log_density", ln(w_t GMM_t) / M.
@@ -94,7 +94,7 @@ class DualSupervisedLoss:
         regularizer: Regularizer | None = "reg",
         companion: Companion | None = None,
         companion_weight: float = 1.0,
-        balance: bool = False,
+        balanced_components: bool = False,
     ) -> None:
         check_choice("objective", objective, get_args(Objective))
         check_choice("companion", companion, (*COMPANIONS, None))
@@ -105,12 +105,13 @@ class DualSupervisedLoss:
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name} must be finite and not negative, got {value}.")
         self.objective, self.rho, self.gamma, self.regularizer = objective, rho, gamma, regularizer
-        if balance and objective not in TEMPERED:
+        if balanced_components and objective not in TEMPERED:
             raise ValueError(
                 f"the objective {objective} is made of untempered densities, whose components are not balanced; choose "
                 f"{' or '.join(TEMPERED)}."
             )
-        self.companion, self.companion_weight, self.balance = companion, companion_weight, balance
+        self.companion, self.companion_weight = companion, companion_weight
+        self.balanced_components = balanced_components
         self.terms: dict[str, Tensor] = {}
 
     def __call__(self, out: HeadOutput, y: Tensor, head: MoGMMHead, weights: Tensor | None = None) -> Tensor:
@@ -122,7 +123,7 @@ class DualSupervisedLoss:
             raise ValueError(f"the objective {self.objective} takes no weights of samples; choose bounded.")
         if weights is not None and self.companion is not None:
             raise ValueError(f"the companion {self.companion} takes no weights of samples; leave one of the two out.")
-        if self.balance:
+        if self.balanced_components:
             out = balanced_output(out, y, head.temperature)
         parts = {"cross_entropy": cross_entropy(out.logits, y, weights), "dual": self._dual(out, y, head, weights)}
         total = parts["cross_entropy"] + parts["dual"]

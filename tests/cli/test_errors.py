@@ -17,13 +17,16 @@ from tests.support.command_line import dsui, exit_status
     ("words", "sentence"),
     [
         (["trian"], "no command 'trian'; did you mean train? There are demo, "),
-        (["data", "lsit"], "no command 'lsit'; did you mean list? There are list, get, check; see `dsui data --help`."),
+        (
+            ["data", "lsit"],
+            "no command 'lsit'; did you mean list? There are list, get, check, suspects; see `dsui data --help`.",
+        ),
         (["xyz"], "no command 'xyz'; there are demo, "),
         (["--vresion"], "no option --vresion; did you mean --version?"),
         (["train", "--xyz"], "no option --xyz; see `dsui train --help`."),
         (["train", "--data", "digits"], "Missing option '--out'; see `dsui train --help`."),
         (["predict", "run"], "Missing argument 'PATH'; see `dsui predict --help`."),
-        (["info", "more"], "(more); see `dsui info --help`."),
+        (["info", "a.onnx", "more"], "(more); see `dsui info --help`."),
         (["predict", "run", "a.png", "--coverage", "nan"], "Invalid value for '--coverage'"),
     ],
 )

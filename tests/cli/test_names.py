@@ -48,7 +48,7 @@ def completed(line: str) -> list[str]:
     ("line", "offered"),
     [
         ("dsui re", ["reproduce", "report"]),
-        ("dsui data ", ["list", "get", "check"]),
+        ("dsui data ", ["list", "get", "check", "suspects"]),
         ("dsui data get cifar", ["cifar10", "cifar100"]),
         ("dsui train --data dig", [name for name in DATASETS if name.startswith("dig")]),
         ("dsui train --method m", ["msp", "mc-dropout"]),

@@ -469,7 +469,7 @@ def test_a_cell_of_another_grid_is_refused(alone: Path) -> None:
 def test_help_names_the_grids_and_hides_what_is_not_for_people() -> None:
     text = reproduce("--help").output
     assert "Example: dsui reproduce digits" in text
-    for name in ("accuracy", "ood-pairs", "tsne"):
+    for name in ("accuracy", "geometry", "tsne"):
         assert name in text
     assert "--cell" not in text
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,7 +91,7 @@ def serve(
         threads=threads,
         token=read_token(token_file),
     )
-    open_log(sys.stderr, quiet)
+    open_log(quiet)
 
     def announce(address: str, state: ServingState) -> None:
         if as_json:

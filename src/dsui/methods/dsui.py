@@ -71,7 +71,7 @@ class DualSupervised(Method):
     logit_scale      whether logits have a learned scale, or the scale one
     companion        another loss beside the objective, or None (`dsui.companions`)
     companion_weight its weight
-    balance          whether the components of a class explain equally many samples (`dsui.balancing`)
+    balanced_components  whether the components of a class explain equally many samples (`dsui.balancing`)
     length           what the length of a feature does at test time: "ball" as above, or "density", a factor of the
                      density of each class (`dsui.length`), with logits as on the sphere
     family           what components are: Gaussians or another family (`dsui.families`)
@@ -108,7 +108,7 @@ class DualSupervised(Method):
         logit_scale: Literal["learned", "one"] = "learned",
         companion: Companion | None = None,
         companion_weight: float = 1.0,
-        balance: bool = False,
+        balanced_components: bool = False,
         length: Literal["ball", "density"] = "ball",
         family: str = "gaussian",
         covariance: Covariance = "diagonal",
@@ -142,7 +142,9 @@ class DualSupervised(Method):
                 rank=rank,
             )
         )
-        self.objective = DualSupervisedLoss(objective, rho, gamma, regularizer, companion, companion_weight, balance)
+        self.objective = DualSupervisedLoss(
+            objective, rho, gamma, regularizer, companion, companion_weight, balanced_components
+        )
         if length == "density" and self.head.projection is None:
             raise ValueError("length=density is about what the sphere drops; choose length=ball, or project=true.")
         self.length = LogNormalLength(num_classes) if length == "density" else None

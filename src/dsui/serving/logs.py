@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import traceback
 from datetime import UTC, datetime
-from typing import IO, Any
+from typing import Any
 
 from dsui.excerpt import shorten
 
@@ -32,9 +33,10 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def open_log(stream: IO[str] | None, quiet: bool) -> None:
-    """Write this server's log, and the warnings of all libraries, to the stream; a quiet one has no line for each
+def open_log(quiet: bool) -> None:
+    """Write this server's log, and the warnings of all libraries, to stderr; a quiet one has no line for each
     request."""
+    stream = sys.stderr  # None where the shell closed it
     handler: logging.Handler = logging.NullHandler() if stream is None else logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
