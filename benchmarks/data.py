@@ -1,10 +1,13 @@
-"""Augmented batches per second: dsui's pipeline against a DataLoader that crops and flips with Pillow.
+"""Augmented batches per second: dsui's pipeline against a DataLoader that does the same with Pillow.
 
     python benchmarks/data.py [--out benchmarks/data-cpu.md] [--png batch.png]
 
-Both serve 50,000 random 32x32 colour images in shuffled batches of 256, padded by 4, cropped, flipped and mapped to
-[-1, 1], as float32 tensors on the training device. The DataLoader has 8 workers, or 2 on a machine with fewer
+In memory, both serve 50,000 random 32x32 colour images in shuffled batches of 256, padded by 4, cropped, flipped and
+mapped to [-1, 1], as float32 tensors on the training device. The DataLoader has 8 workers, or 2 on a machine with fewer
 than 8 processors, and pinned memory on a GPU. Medians of interleaved repeats, all in one run.
+
+From JPEG files (`jpeg_files.py`), as from a set larger than memory, both serve random resized crops of 224x224 pixels,
+flipped, with other colours.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+import jpeg_files
 import measuring
 from dsui.benchmarks.clock import seconds_each
 from dsui.benchmarks.steps import PillowImages
@@ -128,6 +132,7 @@ def report() -> str:
             f"| {name} | {found:,.0f} | {found * BATCH:,.0f} | {found / slowest:.1f} "
             f"| {mean:.4f} | {deviation:.4f} | {100 * black:.2f} % |"
         )
+    lines += jpeg_files.report(device, workers)
     return "\n".join(lines) + "\n"
 
 

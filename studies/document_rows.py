@@ -26,7 +26,7 @@ from dsui.experiments.grid import Grid
 from dsui.experiments.grid_file import load_grid
 from dsui.report.comparison_lines import relabel, with_prediction_stream
 from dsui.report.group_means import with_group_means
-from dsui.runs.recipe_file import training_name
+from dsui.runs.training_name import training_name
 
 
 @dataclass(frozen=True)

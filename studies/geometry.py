@@ -36,7 +36,7 @@ from dsui.objectives import DualSupervisedLoss, Objective
 from dsui.runs.folder import WEIGHTS
 from dsui.runs.images import held_out_images, known_images, read_split
 from dsui.runs.model import load_model, run_facts
-from dsui.runs.recipe_file import training_name
+from dsui.runs.training_name import training_name
 from studies.digits import Recipe, load, train
 
 SEEDS = 5

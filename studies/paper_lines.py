@@ -17,7 +17,7 @@ from typing import NamedTuple
 from dsui.evaluation.results import ResultRow
 from dsui.experiments.grid_file import load_grid
 from dsui.report.comparison_lines import ALL_CLASSES, BY_MIXTURES, MIXTURES, latest_rows, relabel, with_mixtures
-from dsui.runs.recipe_file import training_name
+from dsui.runs.training_name import training_name
 
 FILES = ("cifar10-resnet18-paper", "cifar10-parts", "paper-*")
 """Names of files in results/ that hold rows of the paper's tables and figures; a star stands for any letters."""

@@ -22,6 +22,8 @@ ADDED_LATER = (
     "freeze_until",
     "backbone_rate",
     "layer_decay",
+    "smallest_crop",
+    "jitter",
     "balance",
     "patience",
 )
@@ -68,6 +70,11 @@ class Recipe:
     """Pixels by which a crop is shifted at most."""
     flip: bool = True
     """Whether half of the training images are mirrored."""
+    smallest_crop: float = 0.0
+    """The least share of an image's area that a crop of random size and shape shows, enlarged to the whole
+    (`dsui.data.random_crop`); 0: crops keep their size and are shifted by `padding`."""
+    jitter: float = 0.0
+    """By how much brightness, contrast and saturation change at most (`dsui.data.colour_jitter`); 0 is off."""
     mean: tuple[float, ...] = (0.5,)
     """Subtracted from pixels in [0, 1], per channel or one for all; then divided by `std`."""
     std: tuple[float, ...] = (0.5,)
@@ -145,6 +152,10 @@ class Recipe:
             yield "nesterov", not self.nesterov, "false where momentum is 0"
         yield "dropout", 0 <= self.dropout < 1, "at least 0 and below 1"
         yield "padding", 0 <= self.padding <= MOST_PADDING, f"between 0 and {MOST_PADDING}"
+        yield "smallest_crop", 0 <= self.smallest_crop <= 1, "between 0 and 1"
+        if self.smallest_crop > 0:
+            yield "padding", self.padding == 0, "0 where smallest_crop cuts out a part of the image"
+        yield "jitter", 0 <= self.jitter < 1, "at least 0 and below 1"
         yield "mean", len(self.mean) >= 1 and all(map(math.isfinite, self.mean)), "at least one finite number"
         yield "std", all(0 < value < math.inf for value in self.std), "positive and finite"
         yield "std", len(self.std) == len(self.mean), f"as long as mean, which has {len(self.mean)} values"

@@ -53,7 +53,7 @@ def completed(line: str) -> list[str]:
         ("dsui train --data dig", [name for name in DATASETS if name.startswith("dig")]),
         ("dsui train --method m", ["msp", "mc-dropout"]),
         ("dsui train --backbone ", list(backbones.names())),
-        ("dsui train --recipe p", ["paper"]),
+        ("dsui train --recipe p", ["paper", "photos"]),
         ("dsui train --set ep", ["epochs="]),
         ("dsui train --mode c", ["compiled"]),
         ("dsui train --calib", ["--calibration"]),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from dsui.backbones.preparation import Preparation
+from dsui.backbones.preparation import GREY, Fit, Preparation
 from dsui.data.decode import pixels, prepared
 from dsui.errors import DsuiError
 from dsui.export.onnx_session import Session
@@ -19,7 +17,8 @@ SIZE, EDGE = 24, 28
 SIDES = ((25, 24), (24, 31), (100, 75), (75, 101), (13, 17), (301, 200), (29, 40), (10, 120))
 """Height and width: larger and smaller than the model's size, portrait and landscape, odd and even margins."""
 SMOOTH = ("bilinear", "bicubic", "lanczos", "hamming")
-FITS: tuple[Literal["crop", "squash"], ...] = ("crop", "squash")
+STATED: tuple[Fit, ...] = ("crop", "squash")
+OWN: tuple[Fit, ...] = ("centre", "letterbox")
 
 
 def noise(height: int, width: int, channels: int) -> NDArray[np.uint8]:
@@ -47,15 +46,34 @@ def test_the_central_square_is_pillows_to_one_level(channels: int) -> None:
 
 @pytest.mark.parametrize("rounds_down", [False, True])
 @pytest.mark.parametrize("interpolation", SMOOTH)
-@pytest.mark.parametrize("fit", FITS)
-def test_what_libraries_state_is_pillows_to_one_level(
-    fit: Literal["crop", "squash"], interpolation: str, rounds_down: bool
-) -> None:
+@pytest.mark.parametrize("fit", STATED)
+def test_what_libraries_state_is_pillows_to_one_level(fit: Fit, interpolation: str, rounds_down: bool) -> None:
     found = differences(
         Preparation(size=SIZE, edge=EDGE, fit=fit, interpolation=interpolation, rounds_down=rounds_down), 3
     )
     assert found.max() <= 1
     assert (found > 0).mean() < 0.03  # 1.3 % when written, of bilinear
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("interpolation", SMOOTH)
+@pytest.mark.parametrize("fit", OWN)
+def test_what_dsui_chooses_is_pillows_to_one_level(fit: Fit, interpolation: str, channels: int) -> None:
+    found = differences(Preparation(size=SIZE, edge=SIZE, fit=fit, interpolation=interpolation), channels)
+    assert found.max() <= 1
+    assert (found > 0).mean() < 0.03
+
+
+def test_bars_are_grey_and_the_picture_between_them_is_whole() -> None:
+    session = Session(
+        preparation_graph(3, SIZE, Preparation(size=SIZE, edge=SIZE, fit="letterbox")).SerializeToString()
+    )
+    found = session(np.full((1, 50, 100, 3), 255, dtype=np.uint8))["pixels"][0]
+    assert (found[:, 6:18] == 255).all()
+    assert (found[:, :6] == GREY).all()
+    assert (found[:, 18:] == GREY).all()
+    strip = session(np.full((1, 1000, 1, 3), 7, dtype=np.uint8))["pixels"][0]
+    assert ((strip == 7).sum(axis=(1, 2)) == SIZE).all()  # one pixel wide, although a fortieth would be exact
 
 
 @pytest.mark.parametrize("interpolation", sorted(set(FILTERS) - set(SMOOTH)))
@@ -64,7 +82,14 @@ def test_filters_with_jumps_are_pillows_but_for_pixels_on_the_jump(interpolation
     assert (found > 0).mean() < 0.04  # an old pixel exactly between two new ones goes to either; 2 % when written
 
 
-@pytest.mark.parametrize("preparation", [None, Preparation(size=SIZE, edge=EDGE, interpolation="bicubic")])
+@pytest.mark.parametrize(
+    "preparation",
+    [
+        None,
+        Preparation(size=SIZE, edge=EDGE, interpolation="bicubic"),
+        *(Preparation(size=SIZE, edge=SIZE, fit=fit) for fit in OWN),
+    ],
+)
 def test_images_of_the_models_size_pass_unchanged(preparation: Preparation | None) -> None:
     images = np.stack([noise(SIZE, SIZE, 3), noise(SIZE, SIZE, 3)[::-1]])
     found = Session(preparation_graph(3, SIZE, preparation).SerializeToString())(images)["pixels"]
@@ -78,8 +103,9 @@ def test_a_filter_that_the_graph_does_not_have_is_named() -> None:
 
 
 @pytest.mark.parametrize("interpolation", [None, *FILTERS])
-def test_every_constant_of_the_graph_is_used(interpolation: str | None) -> None:
-    preparation = interpolation and Preparation(size=SIZE, edge=EDGE, interpolation=interpolation)
+@pytest.mark.parametrize("fit", STATED + OWN)
+def test_every_constant_of_the_graph_is_used(interpolation: str | None, fit: Fit) -> None:
+    preparation = interpolation and Preparation(size=SIZE, edge=EDGE, fit=fit, interpolation=interpolation)
     graph = preparation_graph(3, SIZE, preparation or None).graph
     (chosen,) = [node for node in graph.node if node.op_type == "If"]
     branches = [attribute.g for attribute in chosen.attribute]

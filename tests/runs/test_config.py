@@ -37,6 +37,9 @@ FULL = replace(
     preparation=Preparation(size=32, edge=36).facts(),
     recipe=replace(
         PLAIN.recipe,
+        padding=0,
+        smallest_crop=0.35,
+        jitter=0.2,
         mean=(0.5, 0.4, 0.3),
         std=(0.2, 0.3, 0.4),
         doubles="turns",

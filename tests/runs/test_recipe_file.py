@@ -12,11 +12,13 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dsui.backbones.preparation import Preparation
 from dsui.data.registry import DATASETS
 from dsui.methods.registry import build, effective_options
 from dsui.recipe import Recipe, RecipeError
 from dsui.runs.config import RunConfig
-from dsui.runs.recipe_file import load_recipe, method_options, names, training_name
+from dsui.runs.recipe_file import load_recipe, method_options, names
+from dsui.runs.training_name import training_name
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{new}: &{new} [{','.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
@@ -42,12 +44,12 @@ def write(tmp_path: Path) -> Write:
     return to
 
 
-def test_five_recipes_ship() -> None:
-    assert names() == ["demo", "features", "modern", "paper", "released"]
+def test_six_recipes_ship() -> None:
+    assert names() == ["demo", "features", "modern", "paper", "photos", "released"]
 
 
 @pytest.mark.parametrize("data", [*DATASETS, "folder:photos"])
-@pytest.mark.parametrize("name", ["demo", "features", "modern", "paper", "released"])
+@pytest.mark.parametrize("name", ["demo", "features", "modern", "paper", "photos", "released"])
 def test_every_recipe_fits_every_data_set_and_comes_back_from_its_yaml(name: str, data: str, write: Write) -> None:
     recipe = load_recipe(name, data)
     assert recipe.name == name
@@ -56,7 +58,7 @@ def test_every_recipe_fits_every_data_set_and_comes_back_from_its_yaml(name: str
 
 
 @pytest.mark.parametrize("data", [*DATASETS, "folder:photos"])
-@pytest.mark.parametrize("name", ["demo", "features", "modern", "paper", "released"])
+@pytest.mark.parametrize("name", ["demo", "features", "modern", "paper", "photos", "released"])
 @pytest.mark.parametrize("epochs", [1, 3, 1000])
 def test_epochs_alone_may_be_overridden(name: str, data: str, epochs: int) -> None:
     assert load_recipe(name, data, {"epochs": epochs}).epochs == epochs
@@ -98,6 +100,41 @@ def test_a_file_extends_a_recipe_and_gives_what_differs(write: Write) -> None:
 def test_what_a_file_says_of_one_data_set_leaves_the_others_as_extended(write: Write) -> None:
     path = write("extends: paper\nbatch: {svhn: 64, 'folder:mine': 32}\n")
     assert [load_recipe(path, data).batch for data in ("svhn", "folder:mine", "cifar10")] == [64, 32, 256]
+
+
+def test_what_a_recipe_says_of_pretrained_networks_holds_for_them_alone(write: Write) -> None:
+    anew, tuned = (load_recipe("photos", "folder:mine", pretrained=each) for each in (False, True))
+    assert anew.epochs > tuned.epochs
+    assert anew.backbone_rate == 1 > tuned.backbone_rate
+    assert anew.smallest_crop < tuned.smallest_crop
+    path = write("extends: photos\nbatch: {default: 8, pretrained: 4, 'folder:mine': 2}\nepochs: 7\n")
+    assert [load_recipe(path, "folder:other", pretrained=each).batch for each in (False, True)] == [8, 4]
+    assert load_recipe(path, "folder:mine", pretrained=True).batch == 2
+    assert load_recipe(path, "folder:other", pretrained=True).epochs == 7
+    for name in ("demo", "features", "modern", "paper", "released"):
+        assert load_recipe(name, "folder:mine", pretrained=True) == load_recipe(name, "folder:mine")
+
+
+def run_on_a_folder(recipe: Recipe, backbone: str = "small", size: int = 32) -> RunConfig:
+    return RunConfig(data="folder:mine", backbone=backbone, method="dsui", seed=0, size=size, channels=3, recipe=recipe)
+
+
+def test_a_run_is_named_by_what_differs_from_the_recipe_for_its_start() -> None:
+    anew, tuned = (load_recipe("photos", "folder:mine", pretrained=each) for each in (False, True))
+    assert training_name(run_on_a_folder(anew)) == "photos"
+    assert training_name(run_on_a_folder(tuned, "timm:resnet50", 224)) == "photos"
+    letterbox = Preparation(size=64, edge=64, fit="letterbox").facts()
+    shorter = load_recipe("photos", "folder:mine", {"epochs": 30})
+    run = replace(run_on_a_folder(shorter, size=64), preparation=letterbox)
+    assert training_name(run) == "photos, epochs=30, fit=letterbox, size=64"
+
+
+def test_settings_that_came_after_hashes_leave_the_names_of_users_recipes(write: Write) -> None:
+    """The digits are those that the version before `smallest_crop` and `jitter` gave."""
+    recipe = load_recipe(write("extends: demo\nepochs: 5\n"), "folder:mine")
+    assert training_name(run_on_a_folder(recipe)) == "mine c4a073"
+    changed = replace(recipe, padding=0, jitter=0.1)
+    assert training_name(run_on_a_folder(changed)) != "mine c4a073"
 
 
 def test_overrides_win_and_their_strings_are_yaml(write: Write) -> None:
@@ -217,7 +254,7 @@ def test_a_rate_is_held_after_its_rise_and_for_an_average(overrides: dict[str, o
 
 
 def test_an_unknown_recipe_is_answered_with_the_nearest(write: Write) -> None:
-    known = "none of demo, features, modern, paper, released; did you mean paper?"
+    known = "none of demo, features, modern, paper, photos, released; did you mean paper?"
     with pytest.raises(RecipeError) as caught:
         load_recipe("Papr", "cifar10")
     assert str(caught.value) == f"recipe 'Papr' is not a .yaml file and {known}"
@@ -242,7 +279,7 @@ def test_an_unknown_recipe_is_answered_with_the_nearest(write: Write) -> None:
         (BOMB, "is not valid YAML: it has more than 20,000 values"),
         (f"? {'k' * 9999}\n: 1\n", "unknown key 'kkkkkkkkkkkkkkkkkkkk"),
         (f"name: {'n' * 999}\n", "it may have 200 characters."),
-        ("extends: [paper]\n", "extends ['paper']; name one of demo, features, modern, paper, released."),
+        ("extends: [paper]\n", "extends ['paper']; name one of demo, features, modern, paper, photos, released."),
         ("extends: paper\nbatch: [1\n", "is not valid YAML: expected ',' or ']', but got '<stream end>' in line 3."),
         ("extends: paper\nname: a\x07b\n", "is not valid YAML: special characters are not allowed in line 2."),
         ("name: !!timestamp 2021-13-01\n", "is not valid YAML: the tag 'tag:yaml.org,2002:timestamp' is not used here"),

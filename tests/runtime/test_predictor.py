@@ -12,7 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from dsui.data.decode import as_seen, central_square
+from dsui.backbones.preparation import Fit, Preparation
+from dsui.data.decode import as_seen, central_square, decode_image, pixels
+from dsui.data.folder import folder_set
 from dsui.errors import DataError, ModelError
 from dsui.prediction import Prediction
 from dsui.runtime import ImageError, OnnxPredictor
@@ -130,6 +132,29 @@ def test_a_pretrained_networks_preparation_is_kept(tmp_path: Path, files: list[P
     prepared = OnnxPredictor(tmp_path / "squash.onnx").prepare(files[0])
     assert prepared[:, 0].tolist() == [[0, 0, 0]] * 8  # the margin, which the central square leaves out
     assert prepared[:, 4].tolist() == [[*COLOURS[0]]] * 8
+
+
+@pytest.mark.parametrize("fit", ["centre", "letterbox"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_files_and_their_bytes_are_read_as_a_run_reads_them(tmp_path: Path, fit: Fit, channels: int) -> None:
+    """A large JPEG is decoded smaller, which changes values: whoever decodes all of it gets other pixels."""
+    way = Preparation(size=16, edge=16, fit=fit)
+    facts = {"edge": 16, "fit": fit, "interpolation": "bilinear", "rounds_down": False}
+    write_onnx_model(tmp_path / "m.onnx", channels=channels, size=16, changes={"preparation": facts})
+    noise = np.random.default_rng(2).integers(0, 256, (30, 41, 3), dtype=np.uint8)
+    picture = Image.fromarray(noise).resize((411, 307))
+    (tmp_path / "photos" / "train" / "a").mkdir(parents=True)
+    predictor = OnnxPredictor(tmp_path / "m.onnx")
+    for name in ("large.jpg", "large.png"):
+        file = tmp_path / "photos" / "train" / "a" / name
+        picture.save(file)
+        of_run = folder_set(tmp_path / "photos", "train", 16, channels, preparation=way).read(torch.tensor([0]))[0]
+        wanted = of_run.numpy().transpose(1, 2, 0)
+        decoded_whole = pixels(way.apply(decode_image(file, channels))).transpose(1, 2, 0)
+        assert np.array_equal(wanted, decoded_whole) == name.endswith("png")
+        assert np.array_equal(predictor.prepare(file), wanted)
+        assert np.array_equal(predictor.prepare(file.read_bytes()), wanted)
+        file.unlink()
 
 
 def test_features_are_taken_as_an_array(tmp_path: Path, files: list[Path]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dsui.experiments.grid_file import load_grid
-from dsui.runs.recipe_file import training_name
+from dsui.runs.training_name import training_name
 
 RESULTS = Path(__file__).parents[2] / "results"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dsui.experiments.study import Study
     from dsui.report.tables import Table as ResultsTable
 
-NEXT = "dsui train --data folder:PATH --backbone small --recipe demo --out runs/mine (with a GPU leave both out)"
+NEXT = "dsui train --data folder:PATH --out runs/mine"
 RUNS_SHARE = 0.75
 """Share of the runs in the whole time; the rest is the report."""
 

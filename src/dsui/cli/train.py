@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli import names, train_backbone, train_balance, train_checks, train_summary
+from dsui.backbones.spec import is_spec
+from dsui.cli import names, train_backbone, train_balance, train_checks, train_choices, train_summary
 from dsui.cli.arguments import (
     MODES,
     Device,
@@ -25,7 +26,7 @@ from dsui.cli.errors import FAILED, UsageError, as_usage_errors, print_error
 from dsui.cli.json_output import print_json
 from dsui.cli.names import completion
 from dsui.cli.plain_arguments import Json, Quiet, check_share, parse_path
-from dsui.data.registry import FEATURES, FOLDER, OWN
+from dsui.data.registry import FOLDER, OWN
 
 if TYPE_CHECKING:
     from dsui.data.dataset import ImageSet
@@ -54,7 +55,7 @@ def train(
         typer.Option(
             metavar="NAME",
             help=f"One of {', '.join(names.backbones())}; or pretrained: timm:NAME, torchvision:NAME, hf:NAME, or "
-            "package.module:function of your own.  [default: resnet18; none for features:FILE]",
+            "package.module:function of your own.  [default: resnet18; for folder:PATH without a GPU small]",
             autocompletion=completion(names.backbones),
         ),
     ] = None,
@@ -62,8 +63,8 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"Training settings: {', '.join(names.recipes())}, or a YAML file.  [default: paper; features for "
-            "features:FILE and with --freeze]",
+            help=f"Training settings: {', '.join(names.recipes())}, or a YAML file.  [default: paper; photos for "
+            "folder:PATH; features for features:FILE and with --freeze]",
             autocompletion=completion(names.recipes),
         ),
     ] = None,
@@ -127,7 +128,17 @@ def train(
         typer.Option(
             min=1,
             metavar="PIXELS",
-            help="Resize the images to this side; published ones can be made smaller.  [default: 32 for folder:PATH]",
+            help="Resize the images to this side; published ones can be made smaller.  [default: as most files of "
+            "folder:PATH, at most 224, or 64 without a GPU]",
+        ),
+    ] = None,
+    square: Annotated[
+        str | None,
+        typer.Option(
+            "--fit",
+            metavar="NAME",
+            help="For folder:PATH, how an image becomes a square: crop its centre, or letterbox, all of it between "
+            "grey bars.  [default: crop]",
         ),
     ] = None,
     channels: Annotated[
@@ -157,8 +168,9 @@ def train(
     Example: dsui train --data cifar10 --recipe paper --out runs/cifar10-0
     """
     check_name("method", method, names.methods())
-    backbone, recipe = train_checks.backbone_and_recipe(data, backbone, recipe, freeze)
-    train_backbone.check(backbone, data, weights, channels, freeze, freeze_until)
+    begun = train_choices.begun_run(data, out, resume)
+    backbone, recipe = train_checks.backbone_and_recipe(data, backbone, recipe, freeze, device, begun)
+    train_backbone.check(backbone, data, weights, channels, freeze, freeze_until, square)
     check_name("mode", mode, MODES)
     if not recipe.lower().endswith((".yaml", ".yml")):
         check_name("recipe", recipe, (*names.recipes(), "FILE.yaml"))
@@ -190,20 +202,19 @@ def train(
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = not deterministic
-    if recipe == "features" and data.startswith((FEATURES, FOLDER)):
-        overrides = {"batch": str(train_checks.usual_batch(data)), **overrides}
+    choice = train_choices.choose(data, backbone, recipe, size, device_type, begun)
     with as_usage_errors():
-        recipe_overrides, options = method_options(method, overrides)
-        loaded_recipe = load_recipe(recipe, data, recipe_overrides)
-    resume = resume or _is_restarted(out / CONFIG)
+        recipe_overrides, options = method_options(method, {**choice.settings, **overrides})
+        loaded_recipe = load_recipe(recipe, data, recipe_overrides, pretrained=is_spec(backbone))
+    resume = resume or train_choices.is_restarted(out / CONFIG)
     with (
-        started(backbone, weights, size) as start,
+        started(backbone, weights, choice.size, train_backbone.chosen_fit(data, square, begun)) as start,
         joined(device_type) as world,
         Heartbeat(world, lambda: connect(world), print_error, partial(_end_job, out)),
     ):
         loaded_recipe = start.recipe(loaded_recipe, data)
-        folder_options = start.folder_options(size, channels, skip_bad)
-        whole = _load_images(data, root, size, folder_options)
+        folder_options = start.folder_options(choice.size, channels, skip_bad)
+        whole = _load_images(data, root, choice.size, folder_options)
         has_test = train_checks.has_test_images(data)
         foreign = None if outliers is None else _load_images(outliers, root, None, folder_options)
         config = RunConfig(
@@ -223,7 +234,7 @@ def train(
         )
         images = training_images(config, whole)
         if world.leader and not quiet:
-            train_checks.print_notes(config, whole, images, has_test=has_test, device=device_type)
+            train_checks.print_notes(config, whole, images, choice.notes, has_test=has_test, device=device_type)
         held_out = None if config.held_out == 0 else held_out_images(config, whole)
         with TrainingProgress(quiet or not world.leader, loaded_recipe.epochs) as progress:
             fit(
@@ -252,11 +263,6 @@ def _end_job(out: Path, who: str) -> None:
 
     print_error(f"{who}; {how_to_go_on(out)}.")
     os._exit(FAILED)
-
-
-def _is_restarted(config: Path) -> bool:
-    """Whether torchrun started the job again after a process died: the same command then continues the run."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 and config.exists()
 
 
 def _load_images(data: str, root: Path | None, size: int | None, folder_options: FolderOptions) -> ImageSet:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from dsui.backbones.registry import FEATURES as FEATURES_BACKBONE
 from dsui.backbones.spec import is_spec
-from dsui.cli import names
-from dsui.cli.arguments import check_dataset, check_name
+from dsui.cli import names, train_choices
+from dsui.cli.arguments import check_dataset, check_name, select_device
 from dsui.cli.errors import UsageError, as_usage_errors
 from dsui.cli.terminal import print_line
 from dsui.data.registry import FEATURES, FOLDER, OWN, own_path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dsui.data.dataset import ImageSet
     from dsui.runs.config import RunConfig
 
@@ -23,27 +25,23 @@ FEW_STEPS = 4
 """Fewer steps in an epoch than this are worth a note."""
 
 
-def backbone_and_recipe(data: str, backbone: str | None, recipe: str | None, freeze: bool) -> tuple[str, str]:
+def backbone_and_recipe(
+    data: str, backbone: str | None, recipe: str | None, freeze: bool, device: str, begun: RunConfig | None
+) -> tuple[str, str]:
     """Those that the user chose, checked, or the usual ones. Features have a recipe of their own and no network; where
-    the whole network is frozen, the head is trained on features too."""
+    the whole network is frozen, the head is trained on features too. For a folder the network is chosen by the device.
+    `begun` is the run that goes on, if any."""
     if data.startswith(FEATURES):
         if backbone not in (None, FEATURES_BACKBONE):
             raise UsageError(f"--backbone {backbone}: {data} are features already; leave it out.")
         return FEATURES_BACKBONE, recipe or "features"
+    if data.startswith(FOLDER):
+        backbone = backbone or train_choices.network(select_device(device).type, begun)
+        recipe = recipe or train_choices.recipe(begun, freeze)
     backbone = backbone or "resnet18"
     if not is_spec(backbone):
         check_name("backbone", backbone, (*names.backbones(), "hf:NAME", "timm:NAME", "torchvision:NAME"))
-    return backbone, recipe or ("features" if freeze else "paper")
-
-
-def usual_batch(data: str) -> int:
-    """The batch for the training rows of features:FILE, or for the features of the training images of folder:PATH."""
-    from dsui.data.features import feature_set, usual_batch
-    from dsui.data.folder import split_files
-
-    if data.startswith(FEATURES):
-        return usual_batch(len(feature_set(own_path(data), "train").labels))
-    return usual_batch(sum(map(len, split_files(own_path(data), "train").files_of_class.values())))
+    return backbone, recipe or "paper"
 
 
 def check_data(data: str, outliers: str | None, size: int | None, folder_options: bool) -> None:
@@ -104,17 +102,22 @@ def has_test_images(data: str) -> bool:
     return True
 
 
-def print_notes(config: RunConfig, whole: ImageSet, images: ImageSet, *, has_test: bool, device: str) -> None:
-    """Print to stderr what a user might not expect; `images` are the part of `whole` that is trained on. Of one class
-    alone nothing, since training refuses it."""
+def print_notes(
+    config: RunConfig, whole: ImageSet, images: ImageSet, chosen: Sequence[str], *, has_test: bool, device: str
+) -> None:
+    """Print to stderr what a user might not expect; `images` are the part of `whole` that is trained on, and `chosen`
+    says what was chosen for the user. Of one class alone nothing, since training refuses it."""
     if len(images.classes) < 2:
         return
-    notes = [*_notes_on_files(whole), *_notes_on_classes(config, images)]
+    notes = [*_notes_on_files(whole), *chosen]
+    if config.data.startswith(FOLDER) and config.recipe.name == train_choices.RECIPE:
+        notes.append(train_choices.length(config))
+    notes += _notes_on_classes(config, images)
     if not has_test:
         rest = "`dsui evaluate` needs --on held-out" if config.held_out else "there are no images to evaluate it with"
         notes.append(f"{config.data} has no folder test, so {rest}.")
     if device == "cpu" and config.backbone in LARGE_BACKBONES:
-        notes.append(f"{config.backbone} takes long without a GPU; begin with --backbone small --recipe demo.")
+        notes.append(f"{config.backbone} takes long without a GPU; begin with --backbone small.")
     batch, count = config.recipe.batch, len(images.labels)
     steps = count // batch
     if 0 < steps < FEW_STEPS:

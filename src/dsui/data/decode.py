@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL.JpegImagePlugin import JpegImageFile
 
 from dsui.errors import DsuiError
 from dsui.excerpt import shorten
@@ -33,7 +34,7 @@ from dsui.regular_file import open_regular, read_regular
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dsui.backbones.preparation import Preparation
+    from dsui.backbones.preparation import Extent, Preparation
 
 LARGEST_IMAGE = 89_478_485
 """Pixels; where Pillow begins to warn, a quarter of a gibibyte in RGB."""
@@ -141,6 +142,18 @@ def decode_image(file: Path | bytes, channels: int) -> Image.Image:
         raise _explained(error, file) from error
 
 
+def read_pixels(file: Path | bytes, channels: int, size: int, preparation: Preparation | None) -> NDArray[np.uint8]:
+    """[channels, size, size] of a file or of its bytes; what a network is trained on and what it predicts from."""
+    if preparation is None:
+        return pixels(central_square(decode_image(file, channels), size))
+    try:
+        with _opened(file) as image:
+            extent = _reduced(image, preparation)
+            return pixels(preparation.apply(as_seen(image, channels), extent))
+    except Exception as error:
+        raise _explained(error, file) from error
+
+
 def as_seen(image: Image.Image, channels: int) -> Image.Image:
     """The image upright, opaque and with 8 bits, in mode L (1 channel) or RGB (3)."""
     with BUDGET.taking(image.width * image.height):
@@ -188,6 +201,22 @@ def _opened(file: Path | bytes) -> Iterator[Image.Image]:
             if image.format == "JPEG":
                 _check_scans(file, width * height)
             yield image
+
+
+def _reduced(image: Image.Image, preparation: Preparation) -> Extent | None:
+    """Let a JPEG be decoded as small as it may be to be prepared; the part of it that will be picture, or None for all.
+
+    A turned image is reduced only if nothing beside the picture would be turned with it.
+    """
+    if not isinstance(image, JpegImageFile):
+        return None
+    width, height = image.size
+    is_turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+    for factor in preparation.factors(width, height):
+        if not is_turned or width % factor == height % factor == 0:
+            image.draft(None, (width // factor, height // factor))
+            return None if is_turned else (width / factor, height / factor)
+    return None
 
 
 def _check_scans(file: Path | bytes, size: int) -> None:

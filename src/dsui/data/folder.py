@@ -27,7 +27,7 @@ from torch import Tensor
 
 from dsui.backbones.preparation import Preparation
 from dsui.data.dataset import MemorySet
-from dsui.data.decode import ImageError, decode_image, extensions, pixels, prepared, read_header
+from dsui.data.decode import ImageError, decode_image, extensions, read_header, read_pixels
 from dsui.data.info import missing_folder
 from dsui.data.read_all import read_all
 from dsui.data.split_rule import chosen_for_test
@@ -210,7 +210,7 @@ def _fault(attempt: Callable[[Path], object], file: Path) -> ImageError | None:
 
 def _decode(file: Path, size: int, channels: int, preparation: Preparation | None) -> NDArray[np.uint8]:
     try:
-        return pixels(prepared(decode_image(file, channels), size, preparation))
+        return read_pixels(file, channels, size, preparation)
     except ImageError as error:
         raise _unusable(file, str(error)) from error
 

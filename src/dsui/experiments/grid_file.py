@@ -63,7 +63,8 @@ from dsui.plain_yaml import MOST_CHARACTERS, YamlError, load_yaml
 from dsui.regular_file import read_regular
 from dsui.report.metric_formats import METRICS
 from dsui.runs.config import RunConfig
-from dsui.runs.recipe_file import changes, load_recipe, method_options
+from dsui.runs.recipe_file import load_recipe, method_options
+from dsui.runs.training_name import changes
 
 FIGURES = ("curve", "distributions", "embedding")
 NEEDED = object()

@@ -6,15 +6,16 @@ with a matrix of weights: for new pixel i, old pixel j, an old side L and f the 
     w_ij = f(t) / sum_j f(t),   t = (j + 1/2 - c_i) / max(scale, 1),   c_i = begin + (i + shift + 1/2) scale
 
 `begin` is where the cut-out square begins, `shift` what is cut off after resizing, and scale how many old pixels a new
-one has. Pillow's weights are integers over 2^22; here they are float32, which rounds a value at one half otherwise
-now and then. Images that have the model's size already pass unchanged.
+one has. Between the bars of a letterbox, `shift` is less than nothing. Pillow's weights are integers over 2^22; here
+they are float32, which rounds a value at one half otherwise now and then. Images that have the model's size already
+pass unchanged.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dsui.backbones.preparation import Preparation
+from dsui.backbones.preparation import GREY, Preparation
 from dsui.errors import DsuiError
 
 if TYPE_CHECKING:
@@ -84,9 +85,7 @@ FILTERS = {
 }
 """f(t) by Pillow's names, in float64; `{p}` begins the names of one side's values."""
 
-CENTRE_OF_RESIZED = """
-        {p}span = Identity ({p}side)
-        {p}begin = Identity (int_zero)
+MARGIN = """
         {p}spare = Sub ({p}resized, target)
         {p}down = Div ({p}spare, int_two)
         {p}odd = Mod ({p}spare, int_two)
@@ -94,31 +93,71 @@ CENTRE_OF_RESIZED = """
         {p}half_up = Mul ({p}odd, {p}last)
         {p}up = Mul ({p}half_up, rounds_to_even)
         {p}shift = Add ({p}down, {p}up)"""
+"""What is cut off after resizing; half a spare pixel is rounded down or to the even number."""
+
 CUTS = {
     "square": """
         {p}resized = Identity (target)
         {p}span = Identity (shorter)
         {p}spare = Sub ({p}side, shorter)
-        {p}begin = Div ({p}spare, int_two)
+        {p}half_spare = Div ({p}spare, int_two)
+        {p}begin = Cast <to = 11> ({p}half_spare)
         {p}shift = Identity (int_zero)""",
-    "squash": f"""
-        {{p}}resized = Identity (edge){CENTRE_OF_RESIZED}""",
-    "crop": f"""
-        {{p}}scaled = Mul ({{p}}side, edge)
-        {{p}}resized = Div ({{p}}scaled, shorter){CENTRE_OF_RESIZED}""",
+    "centre": """
+        {p}resized = Identity (target)
+        {p}span = Identity (shorter)
+        {p}spare = Sub ({p}side, shorter)
+        {p}spare_wide = Cast <to = 11> ({p}spare)
+        {p}half_spare = Mul ({p}spare_wide, half)
+        {p}whole_begin = Floor ({p}half_spare)
+        {p}is_cut_alone = Equal (shorter, target)
+        {p}begin = Where ({p}is_cut_alone, {p}whole_begin, {p}half_spare)
+        {p}shift = Identity (int_zero)""",
+    "letterbox": """
+        {p}side_wide = Cast <to = 11> ({p}side)
+        {p}times = Mul ({p}side_wide, target_wide)
+        {p}exact = Div ({p}times, longer_wide)
+        {p}rounded = Round ({p}exact)
+        {p}most = Max ({p}rounded, one)
+        {p}resized = Cast <to = 7> ({p}most)
+        {p}span = Identity ({p}side)
+        {p}begin = Identity (zero)
+        {p}bars = Sub (target, {p}resized)
+        {p}bar = Div ({p}bars, int_two)
+        {p}shift = Neg ({p}bar)""",
+    "squash": """
+        {p}resized = Identity (edge)
+        {p}span = Identity ({p}side)
+        {p}begin = Identity (zero)"""
+    + MARGIN,
+    "crop": """
+        {p}scaled = Mul ({p}side, edge)
+        {p}resized = Div ({p}scaled, shorter)
+        {p}span = Identity ({p}side)
+        {p}begin = Identity (zero)"""
+    + MARGIN,
 }
-"""What is cut out of a side, and to what it is resized; half a spare pixel is rounded down or to the even number."""
+"""What is cut out of a side, and to what it is resized. Before it, `shift` puts a bar where it is negative."""
+
+PLACE = """
+        {p}shift_wide = Cast <to = 11> ({p}shift)
+        {p}place = Add (new, {p}shift_wide)"""
+PLACE_BETWEEN_BARS = """
+        {p}shift_wide = Cast <to = 11> ({p}shift)
+        {p}anywhere = Add (new, {p}shift_wide)
+        {p}end = Sub ({p}most, one)
+        {p}at_least = Max ({p}anywhere, zero)
+        {p}place = Min ({p}at_least, {p}end)
+        {p}within = Equal ({p}anywhere, {p}place)"""
+"""A place on a bar gets what is nearest to it, so that weights are never nothing; BARS paints over it."""
 
 WEIGHTS = """
         {p}span_wide = Cast <to = 11> ({p}span)
         {p}resized_wide = Cast <to = 11> ({p}resized)
-        {p}begin_wide = Cast <to = 11> ({p}begin)
-        {p}shift_wide = Cast <to = 11> ({p}shift)
         {p}scale = Div ({p}span_wide, {p}resized_wide)
-        {p}place = Add (new, {p}shift_wide)
         {p}middle = Add ({p}place, half)
         {p}scaled_middle = Mul ({p}middle, {p}scale)
-        {p}centre = Add ({p}scaled_middle, {p}begin_wide)
+        {p}centre = Add ({p}scaled_middle, {p}begin)
         {p}side_0 = Squeeze ({p}side)
         {p}count = Range (nothing, {p}side_0, step)
         {p}old = Cast <to = 11> ({p}count)
@@ -131,6 +170,18 @@ NORMALISED = """
         {p}sum = ReduceSum ({p}weight, last_axis)
         {p}share = Div ({p}weight, {p}sum)
         {p}matrix = Cast <to = 1> ({p}share)"""
+
+LONGER = """
+        longer = Max (row_side, column_side)
+        longer_wide = Cast <to = 11> (longer)
+        target_wide = Cast <to = 11> (target)"""
+NO_BARS = """
+        rounded = Clip (tall_floor, black, white)"""
+BARS = """
+        picture = Clip (tall_floor, black, white)
+        column_within_across = Transpose <perm = [1, 0]> (column_within)
+        within = And (row_within, column_within_across)
+        rounded = Where (within, picture, grey)"""
 
 GRAPH = """
 <ir_version: {ir}, opset_import: ["" : {opset}]>
@@ -157,13 +208,13 @@ prepare (uint8[N, H, W, {channels}] images) => (float[N, {channels}, {size}, {si
        double two = {{2.0}}, double three = {{3.0}}, double four = {{4.0}}, double three_halves = {{1.5}},
        double five_halves = {{2.5}}, double pi = {{3.141592653589793}}, double tiny = {{1e-9}},
        double hamming_mean = {{0.54}}, double hamming_wave = {{0.46}},
-       float float_half = {{0.5}}, float black = {{0.0}}, float white = {{255.0}}> {{
+       float float_half = {{0.5}}, float black = {{0.0}}, float white = {{255.0}}, float grey = {{{grey}.0}}> {{
         new_count = Range (nothing, target_0, step)
         new_row = Cast <to = 11> (new_count)
         new = Unsqueeze (new_row, column)
         row_side = Identity (side_of_rows)
         column_side = Identity (side_of_columns)
-        shorter = Min (row_side, column_side)
+        shorter = Min (row_side, column_side){longer}
 {rows}
 {columns}
         across = Transpose <perm = [1, 0]> (column_matrix)
@@ -173,8 +224,7 @@ prepare (uint8[N, H, W, {channels}] images) => (float[N, {channels}, {size}, {si
         narrow = Clip (wide_floor, black, white)
         tall = MatMul (row_matrix, narrow)
         tall_half = Add (tall, float_half)
-        tall_floor = Floor (tall_half)
-        rounded = Clip (tall_floor, black, white)
+        tall_floor = Floor (tall_half){bars}
       }}
     >
 }}
@@ -195,7 +245,8 @@ def preparation_graph(channels: int, size: int, preparation: Preparation | None)
             f"the run's images are resized by Pillow's filter {chosen}, which exported files do not have; train with "
             f"one of {', '.join(FILTERS)}, or predict with dsui predict."
         )
-    side = CUTS[cut] + WEIGHTS + FILTERS[chosen] + NORMALISED
+    has_bars = cut == "letterbox"
+    side = CUTS[cut] + (PLACE_BETWEEN_BARS if has_bars else PLACE) + WEIGHTS + FILTERS[chosen] + NORMALISED
     model = parser.parse_model(
         GRAPH.format(
             ir=IR_VERSION,
@@ -206,6 +257,9 @@ def preparation_graph(channels: int, size: int, preparation: Preparation | None)
             even=int(preparation is None or not preparation.rounds_down),
             rows=side.format(p="row_"),
             columns=side.format(p="column_"),
+            longer=LONGER if has_bars else "",
+            bars=BARS if has_bars else NO_BARS,
+            grey=GREY,
         )
     )
     _drop_unused(model.graph)

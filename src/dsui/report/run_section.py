@@ -28,7 +28,7 @@ from dsui.report.section import FoldedTable, Section
 from dsui.report.thumbnails import highest, thumbnails
 from dsui.report.tradeoff_section import tradeoff_section
 from dsui.report.tsne import tsne
-from dsui.runs.recipe_file import training_name
+from dsui.runs.training_name import training_name
 from dsui.score_table import DRAWN
 
 FOREIGN_SCORES = ("log_density", "energy", "uncertainty")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import yaml
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+Parsed = TypeVar("Parsed")
 CONFIG = "config.yaml"
 STATE = "state.pt"
 FORMER_STATE = "state.former.pt"
@@ -225,17 +226,27 @@ def _unreadable(path: Path, error: OSError) -> RunError:
     return RunError(f"{path} cannot be read ({error.strerror}); repair this or choose another --out.")
 
 
+def read_config(path: Path) -> RunConfig:
+    """The config.yaml of a run that any version began."""
+    return _parsed(path, RunConfig.from_mapping)
+
+
 def _read_settings(path: Path) -> dict[str, object]:
     """The settings of a run that any version began: those it did not have yet are at their defaults.
 
     Keys that only a later version knows are kept, so that they count as a difference.
     """
+    return _parsed(path, _settings)
+
+
+def _parsed(path: Path, parse: Callable[[Any], Parsed]) -> Parsed:
+    """What a config.yaml says."""
     try:
         content = read_regular(path, 4 * MOST_CHARACTERS)
     except OSError as error:
         raise _unreadable(path, error) from error
     try:
-        return _settings(load_yaml(content.decode()))
+        return parse(load_yaml(content.decode()))
     except (ValueError, RecipeError) as error:
         raise RunError(f"{path} is damaged and cannot be compared; restore it or choose another --out.") from error
 

@@ -28,8 +28,8 @@ from dsui.runs.backbones import buildable_backbone
 from dsui.runs.config import RunConfig
 from dsui.runs.folder import WEIGHTS
 from dsui.runs.images import IMAGES
-from dsui.runs.recipe_file import training_name
 from dsui.runs.seal import is_sealed
+from dsui.runs.training_name import training_name
 from dsui.runs.weights import load_weights, read_metadata
 from dsui.schema import check, listed, record, text
 

@@ -1,6 +1,7 @@
 """Recipes as files: one flat YAML mapping each. A key is a field of `Recipe`, or an option of a method.
 
-A value may depend on the data set: `epochs: {default: 100, svhn: 40}`. A user's file gives what differs from the recipe
+A value may depend on the data set: `epochs: {default: 100, svhn: 40}`, or be another one for a network that starts from
+weights of another library: `epochs: {default: 60, pretrained: 15}`. A user's file gives what differs from the recipe
 that it extends, `extends: modern`, or from `paper`. Later values win: extended recipe, file, overrides. A method takes
 the options that it has and ignores the others, so that one recipe serves every method.
 
@@ -11,8 +12,6 @@ longer fit. Unless it is overridden too, it shrinks in proportion: round(epochs 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -21,14 +20,13 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dsui.data.registry import DATASETS, FOLDER, FOLDER_SHAPE, OWN, dataset_info
+from dsui.data.registry import OWN, dataset_info
 from dsui.errors import DataError
 from dsui.excerpt import excerpt, shorten
 from dsui.methods.registry import effective_options, find, option_kinds, option_owner
 from dsui.plain_yaml import MOST_CHARACTERS, YamlError, load_yaml
 from dsui.recipe import Recipe, RecipeError
 from dsui.regular_file import read_regular
-from dsui.runs.config import RunConfig
 from dsui.schema import LARGEST
 from dsui.spelling import nearest
 
@@ -37,6 +35,7 @@ LONGEST_TEXT = 200
 """Characters of a setting."""
 FIELDS: dict[str, Any] = {key: kind for key, kind in get_type_hints(Recipe).items() if key != "method_options"}
 OVERRIDES, EXTENDS, EXTENDED_BY_DEFAULT = "the overrides", "extends", "paper"
+DEFAULT, PRETRAINED = "default", "pretrained"
 
 
 def names() -> list[str]:
@@ -45,15 +44,15 @@ def names() -> list[str]:
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
 
 
-def load_recipe(name: str, data: str, overrides: Mapping[str, object] = {}) -> Recipe:
-    """The recipe of that name, or of a path ending in .yaml or .yml, for a data set.
+def load_recipe(name: str, data: str, overrides: Mapping[str, object] = {}, *, pretrained: bool = False) -> Recipe:
+    """The recipe of that name, or of a path ending in .yaml or .yml, for a data set and a network that is `pretrained`.
 
     `overrides` win over the file; their strings are read as YAML, as from `--set epochs=3`.
     """
     is_file = name.lower().endswith((".yaml", ".yml"))
     settings: Layer = {"name": Path(name).stem if is_file else name}
     for where, layer in [*(_file_layers(name) if is_file else _shipped_layers(name)), (OVERRIDES, _parsed(overrides))]:
-        settings = _updated(settings, _resolved(layer, data, where))
+        settings = _updated(settings, _resolved(layer, data, where, pretrained))
     return _checked(Recipe.from_settings(settings))
 
 
@@ -61,52 +60,6 @@ def changed(recipe: Recipe, data: str, overrides: Mapping[str, object]) -> Recip
     """The recipe with `overrides`, as `load_recipe` applies them."""
     settings = _updated(recipe.settings(), _resolved(_parsed(overrides), data, OVERRIDES))
     return _checked(Recipe.from_settings(settings))
-
-
-def training_name(config: RunConfig) -> str:
-    """The recipe's name and what the run changes: "paper, components=1, neck=False".
-
-    A recipe of the user's has six digits of a hash behind its name, "mine 3f2a91", that stand for what the file says
-    and for the settings that were changed in it.
-    """
-    name = config.recipe.name
-    if name not in names():
-        values = json.dumps({**config.recipe.identifying(), "name": ""}, sort_keys=True)
-        name = f"{name} {hashlib.sha256(values.encode()).hexdigest()[:6]}"
-    return ", ".join(filter(None, (name, changes(config))))
-
-
-def changes(config: RunConfig) -> str:
-    """What differs from the recipe, and the method's options that the recipe does not have: "components=1, kappa=16".
-
-    Lengths that shrank with the epochs are left out.
-    """
-    recipe, data = config.recipe, config.data
-    usual = load_recipe(recipe.name, data) if recipe.name in names() else recipe
-    shortened = {"epochs": recipe.epochs} if recipe.epochs != usual.epochs else {}
-    if shortened:
-        usual = changed(usual, data, shortened)
-    as_usual = usual.settings().items()
-    changed_settings = dict(pair for pair in recipe.settings().items() if pair not in as_usual)
-    outliers = {"outliers": config.outliers} if config.outliers else {}
-    listed = {**shortened, **changed_settings, **config.options, **outliers}
-    shape = _usual_shape(data)
-    if config.preparation is not None:  # these are the network's own
-        listed = {key: value for key, value in listed.items() if key not in {"mean", "std"}}
-        shape = None
-    if shape is not None:
-        listed |= {} if config.channels == shape[0] else {"channels": config.channels}
-        listed |= {} if config.size == shape[1] else {"size": config.size}
-    return ", ".join(
-        f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in sorted(listed.items())
-    )
-
-
-def _usual_shape(data: str) -> tuple[int, int, int] | None:
-    """The shape of the images where nothing else was chosen; None for arrays and features, which have none."""
-    if data.startswith(FOLDER):
-        return FOLDER_SHAPE
-    return dataset_info(data).shape if data in DATASETS else None
 
 
 def method_options(name: str, overrides: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
@@ -202,17 +155,19 @@ def _yaml(text: str, where: str) -> object:
         raise RecipeError(f"{where} is not valid YAML: {error}.") from error
 
 
-def _resolved(layer: Layer, data: str, where: str) -> Layer:
-    """The layer's values for this data set, each converted to its type; a key that has none for it is left out."""
+def _resolved(layer: Layer, data: str, where: str, pretrained: bool = False) -> Layer:
+    """The layer's values for this data set, or else for pretrained networks, each converted to its type; a key that has
+    none is left out."""
+    wanted = (data, PRETRAINED, DEFAULT) if pretrained else (data, DEFAULT)
     resolved = {}
     for key, value in layer.items():
         kind = _kind(key, where)
-        by_data = value if isinstance(value, Mapping) else {"default": value}
+        by_data = value if isinstance(value, Mapping) else {DEFAULT: value}
         converted = {str(name): _converted(key, each, where, kind) for name, each in by_data.items()}
         for name in converted:
             _check_data_set(name, f"{key} in {where}")
-        if (name := data if data in converted else "default") in converted:
-            resolved[key] = converted[name]
+        if (chosen := next((name for name in wanted if name in converted), None)) is not None:
+            resolved[key] = converted[chosen]
     return resolved
 
 
@@ -228,7 +183,7 @@ def _kind(key: str, where: str) -> Any:
 
 def _check_data_set(name: str, where: str) -> None:
     """Refuse a mistyped name, which would silently leave its data set with the default."""
-    if name != "default" and not name.startswith(OWN):
+    if name not in (DEFAULT, PRETRAINED) and not name.startswith(OWN):
         try:
             dataset_info(name)
         except DataError as error:

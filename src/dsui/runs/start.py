@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from dsui.backbones.named import load_backbone
 from dsui.backbones.preparation import Preparation
@@ -22,9 +23,11 @@ USUAL_SIDE = 32
 
 @dataclass(frozen=True)
 class Start:
-    """What a named backbone brings along; nothing for dsui's own networks."""
+    """How images are made of photographs, and whether a named backbone brought that along. None where nothing was
+    chosen for a network of dsui's own: published images are as they are, and photographs become central squares."""
 
     preparation: Preparation | None = None
+    is_named: bool = False
 
     def folder_options(self, size: int | None, channels: int | None, skip_bad: bool) -> FolderOptions:
         """How the images of a folder are read, for this size and these channels where the user chose them."""
@@ -42,7 +45,7 @@ class Start:
 
     def recipe(self, recipe: Recipe, data: str) -> Recipe:
         """The recipe with the mean and deviation of pixels that the network was trained with."""
-        if self.preparation is None:
+        if self.preparation is None or not self.is_named:
             return recipe
         return changed(recipe, data, {"mean": list(self.preparation.mean), "std": list(self.preparation.std)})
 
@@ -53,14 +56,19 @@ class Start:
 
 
 @contextmanager
-def started(backbone: str, weights: Path | None, size: int | None) -> Iterator[Start]:
-    """A context in which the backbone, which the user named just now, can be built with its weights."""
+def started(
+    backbone: str, weights: Path | None, size: int | None, fit: Literal["centre", "letterbox"] | None = None
+) -> Iterator[Start]:
+    """A context in which the backbone, which the user named just now, can be built with its weights. `fit` is how
+    photographs become squares; the centre is cut out as the library of the backbone does it, if it has one."""
     if not is_spec(backbone):
         if weights is not None:
             raise DsuiError(f"--weights {weights}: {backbone} starts anew; name a --backbone of another library.")
-        yield Start()
+        side = USUAL_SIDE if size is None else size
+        yield Start(None if fit is None else Preparation(size=side, edge=side, fit=fit))
         return
     allow(backbone)
     loaded = load_backbone(backbone, weights, size)
     with provided_backbone(backbone, loaded.backbone):
-        yield Start(loaded.preparation)
+        found = loaded.preparation
+        yield Start(replace(found, fit=fit, edge=found.size) if fit == "letterbox" else found, is_named=True)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dsui.backbones.preparation import Preparation
-from dsui.data.decode import ImageError, as_seen, decode_image, pixels, prepared
+from dsui.data.decode import ImageError, as_seen, pixels, prepared, read_pixels
 
 CHANNELS = (1, 3)
 Item = TypeVar("Item")
@@ -61,7 +61,7 @@ def pixels_of(image: Any, form: ImageForm) -> NDArray[np.uint8]:
     if isinstance(image, str | Path):
         return pixels_of_file(Path(image), form)
     if isinstance(image, bytes):
-        return pixels(prepared(decode_image(image, form.channels), form.size, form.preparation))
+        return read_pixels(image, form.channels, form.size, form.preparation)
     if isinstance(image, Image.Image):
         return pixels(prepared(as_seen(image, form.channels), form.size, form.preparation))
     if not hasattr(image, "__array__"):
@@ -82,7 +82,7 @@ def pixels_of_file(path: Path, form: ImageForm) -> NDArray[np.uint8]:
         raise ImageError(f"it cannot be opened ({error.strerror})") from error
     if stat.S_ISDIR(found.st_mode):
         raise ImageError("it is a folder; name the files in it")
-    return pixels(prepared(decode_image(path, form.channels), form.size, form.preparation))
+    return read_pixels(path, form.channels, form.size, form.preparation)
 
 
 def check_size(shape: tuple[int, ...], size: int) -> None:

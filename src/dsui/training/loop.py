@@ -34,6 +34,7 @@ from dsui.training.memory import fitting_batch, release
 from dsui.training.meter import HITS, LARGEST_LOSS, SAMPLES
 from dsui.training.reporter import ACCURACY, IMAGES_PER_SECOND, WARNING, Reporter
 from dsui.training.resumption import PLACE, how_to_go_on, is_lost_process, load_checkpoint, place
+from dsui.training.smallest_side import check_side
 from dsui.training.step import Mode, own_stream
 from dsui.training.trainer import Trainer
 
@@ -90,6 +91,7 @@ def fit(
             sample_weight=sample_weight,
         )
 
+    check_side(config.backbone, images)
     if config.recipe.patience > 0 and held_out is None:
         raise DsuiError(
             "early stopping goes by held-out images, and none are held out; add --calibration 0.1 or leave out "

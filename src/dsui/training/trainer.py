@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from dsui.backbones.backbone import Backbone
 from dsui.data.augment import Transform, splitmix64
 from dsui.data.dataset import ImageSet
 from dsui.data.features import features_of, transform_for
@@ -82,13 +81,20 @@ class Trainer:
         self.method = build(
             config.method, config.backbone, channels, classes, recipe, config.options, outliers is not None
         ).to(device)
-        _check_side(self.method, config.backbone, images)
         self.balance.prepare(self.method, config.method, device)
         if device.type == "cuda":
             self.method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if world.size > 1 and sync_norms:
             synchronise(self.method)
-        for_images = Transform(recipe.padding, recipe.flip, recipe.mean, recipe.std, config.seed)
+        for_images = Transform(
+            recipe.padding,
+            recipe.flip,
+            recipe.mean,
+            recipe.std,
+            config.seed,
+            smallest_crop=recipe.smallest_crop,
+            jitter=recipe.jitter,
+        )
         self.as_trained = features_once(self.method, for_images.to(device), device, progress)
         trained = self.as_trained(images)
         self.source = open_loader(trained, device, memory_budget)
@@ -289,14 +295,3 @@ class Trainer:
 
 def _if_resident(source: ResidentLoader | StreamedLoader | None) -> ResidentLoader | None:
     return source if isinstance(source, ResidentLoader) else None
-
-
-def _check_side(method: nn.Module, name: str, images: ImageSet) -> None:
-    """Raise where the images are too small for the backbone, which would say so only in the first step."""
-    needed = max((part.smallest_side for part in method.modules() if isinstance(part, Backbone)), default=1)
-    side = min(images.shape[1:])
-    if side < needed:
-        raise DsuiError(
-            f"{name} needs images of at least {needed}x{needed} pixels and those of {images.name} have {side}x{side}; "
-            "choose --backbone small or resnet18, or a larger --size for folder:PATH."
-        )
