@@ -36,6 +36,7 @@ from dsui.families import registry
 from dsui.families.expectation_maximisation import maximise
 from dsui.families.family import Components, Family
 from dsui.families.gaussian import Gaussian
+from dsui.families.registry import Covariance
 from dsui.head_output import HeadOutput
 from dsui.matrix_product import product
 from dsui.projection import SphereProjection
@@ -77,7 +78,7 @@ class MoGMMHead(nn.Module):
         logit_scale: Literal["learned"] | float | None = "learned",
         temperature: float | None = None,
         variance_floor: float = 1e-3,
-        covariance: registry.Covariance = "diagonal",
+        covariance: Covariance = "diagonal",
         precision: Precision = "fast",
         evaluation_precision: Precision = "exact",
         family: str = "gaussian",
