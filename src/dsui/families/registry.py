@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dsui.families.family import Family
 
 Covariance = Literal["diagonal", "tied", "low-rank"]
-GAUSSIANS: dict[Covariance, str] = {
+GAUSSIANS = {
     "diagonal": "gaussian",
     "tied": "gaussian-tied",
     "low-rank": "gaussian-low-rank",
