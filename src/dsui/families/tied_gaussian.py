@@ -62,11 +62,11 @@ class TiedGaussian(Family):
     def divergence(self, means: Tensor, log_variances: Tensor | None) -> Tensor:
         """KL[N(a, S) || N(0, I)] = 1/2 (tr S + |a|^2 - ln det S - M), tr S = |L^-1|^2 and ln det S = -2 sum ln L_mm."""
         del log_variances
-        factor, log_diagonal = (each.double() for each in self._factor())
+        factor, log_diagonal = self._factor()
         eye = torch.eye(self.features, dtype=factor.dtype, device=factor.device)
         trace = torch.linalg.solve_triangular(factor, eye, upper=False).square().sum()
-        value: Tensor = 0.5 * (trace - self.features) + log_diagonal.sum() + 0.5 * means.double().square().sum(-1)
-        return value.to(means.dtype)
+        value: Tensor = 0.5 * (trace - self.features) + log_diagonal.sum() + 0.5 * means.square().sum(-1)
+        return value
 
     def statistics(
         self, z: Tensor, shares: Tensor, means: Tensor, log_variances: Tensor | None, row: int
