@@ -3,8 +3,8 @@
     python benchmarks/families.py [--out benchmarks/families-cpu.md]
 
 B 256, M 512, C 100, K 8, and 8 directions where a covariance is of low rank. Families take turns, and figures are
-medians; on a CPU they are of the processor. Memory is the peak on a GPU beyond the layer and its input. On a CPU the last
-line has the distance of Laplace's distribution, which no family has, beside the product that the Gaussian takes instead.
+medians; on a CPU they are of the processor. Memory is the peak on a GPU beyond the layer and its input. On a CPU the
+last line has the distance of Laplace's distribution, which no family has, beside the product that the Gaussian takes.
 """
 
 from __future__ import annotations
