@@ -30,6 +30,9 @@ def figures(device: str) -> dict[str, object]:
     ratios["step against the same with a linear head"] = float(cost[1])
     ratios["evaluation in one pass"] = float(_cell(pages["evaluation"], "dsui, one pass", 3))
     ratios["evaluation from the cache"] = float(_cell(pages["evaluation"], "dsui again, from the cache", 3))
+    if device == "cpu":  # the server predicts on the processor
+        small = _page("serving", device).partition("## small")[2]
+        ratios["serving 64 clients, against bare ONNX Runtime"] = float(_cell(small, "64", 3))
     machine = pages["training"].splitlines()[0].partition(": ")[2]
     return {"machine": machine, "ratios": ratios}
 

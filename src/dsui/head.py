@@ -14,8 +14,7 @@ posterior is 0 or 1. softmax(l) is therefore a tempered posterior; `log_joint` i
 The variational reading: with mu_ij ~ q = N(a_ij, b_ij) the expected log-likelihood of a component is
 E_q ln N(z; mu, b) = ln N(z; a, b) - M/2, so plugging in the means is exact up to a constant.
 
-`family` puts another distribution in the place of N, and `covariance` another covariance (`dsui.families`). The means,
-the tie, the tempered scores and the prior stay the same.
+`family` puts another distribution in the place of N, `covariance` another covariance (`dsui.families`).
 """
 
 from __future__ import annotations

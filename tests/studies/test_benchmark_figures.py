@@ -16,5 +16,6 @@ def test_the_shipped_ratios_are_those_of_the_pages() -> None:
 def test_every_benchmark_has_committed_ratios(device: str) -> None:
     ratios = figures(device)["ratios"]
     assert isinstance(ratios, dict)
-    assert {key.split()[0].rstrip(",") for key in ratios} == set(BENCHMARKS)
+    expected = set(BENCHMARKS) - ({"serving"} if device == "cuda" else set())  # the server predicts on the processor
+    assert {key.split()[0].rstrip(",") for key in ratios} == expected
     assert all(value > 0 for value in ratios.values())
