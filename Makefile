@@ -23,5 +23,5 @@ tables: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dsui needs Python 3.11 or newer; run make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs,plots,export,serving,parquet,transformers]'
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs,plots,export,serving,parquet,transformers,cluster]'
 	touch $@

@@ -180,7 +180,16 @@ def test_a_process_that_dies_fails_its_cells_alone(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(sys, "executable", "false")
     result = reproduce(grid_file(tmp_path), "--out", tmp_path / "study", "--workers", 2)
     assert result.exit_code == 1
-    assert result.stderr.count("failed: its process ended with status 1; its log is in") == 2
+    assert result.stderr.count(f"failed: its process ended with status 1; its log is {tmp_path}") == 2
+
+
+def test_what_a_process_said_last_is_the_reason_why_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    speaking = tmp_path / "python"
+    speaking.write_text("#!/bin/sh\necho Traceback\necho 'ImportError: no such thing'\nexit 1\n")
+    speaking.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(speaking))
+    result = reproduce(grid_file(tmp_path), "--out", tmp_path / "study", "--workers", 2)
+    assert result.stderr.count("ended with status 1 (ImportError: no such thing); its log is ") == 2
 
 
 def test_a_process_that_dies_is_not_excused_with_the_reason_of_an_earlier_failure(

@@ -9,13 +9,11 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dsui.errors import DsuiError
-from dsui.experiments.engines import _run_logged, job_keys, run_in_processes, run_with_ray, visible_gpus
+from dsui.experiments.engines import run_in_processes, visible_gpus
 from dsui.experiments.grid import Job
 from dsui.experiments.queue import Deadline
 from tests.support.tiny_grid import TINY, rkl_reads_msp, tiny_study  # noqa: F401
@@ -217,122 +215,3 @@ def test_visible_gpus_are_those_the_user_allows(monkeypatch: pytest.MonkeyPatch)
     assert visible_gpus() == ["1", "MIG-7"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert visible_gpus() == []
-
-
-def test_a_missing_ray_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(DsuiError, match="needs the package ray; install it, or choose --engine local or slurm"):
-        run_with_ray(jobs(tmp_path), ["echo"], logs=tmp_path / "logs", job_finished=lambda *_: None)
-
-
-def stand_in_for_ray(monkeypatch: pytest.MonkeyPatch, gpus: int = 0, lost: str = "") -> dict[str, Any]:
-    """A fake Ray whose tasks run when their results are fetched; a task that names `lost` dies.
-
-    Returns the options that `ray.remote` got, and under "cancelled" the tasks that were cancelled.
-    """
-    remote_options: dict[str, Any] = {}
-
-    def remote(**options: Any) -> Any:
-        remote_options.update(options)
-        return lambda function: SimpleNamespace(remote=lambda words, *places: (function, tuple(words), places))
-
-    def get(reference: tuple[Any, tuple[str, ...], tuple[str, ...]]) -> Any:
-        function, arguments, places = reference
-        if lost and lost in arguments[-1]:
-            raise RuntimeError("The worker died unexpectedly\nand many more lines")
-        with monkeypatch.context() as elsewhere:
-            elsewhere.chdir("/")  # Ray may start its workers in any folder
-            return function(list(arguments), *places)
-
-    fake = SimpleNamespace(
-        init=lambda **_: None,
-        cluster_resources=lambda: {"CPU": 8.0, "GPU": float(gpus)} if gpus else {"CPU": 8.0},
-        remote=remote,
-        wait=lambda references, num_returns, **_: (references[:num_returns], references[num_returns:]),
-        cancel=lambda reference: remote_options.setdefault("cancelled", []).append(reference),
-        get=get,
-    )
-    monkeypatch.setitem(sys.modules, "ray", fake)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    return remote_options
-
-
-def test_a_job_that_ray_loses_is_reported_and_the_others_continue(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work, ended, begun = jobs(tmp_path), [], list[Job]()
-    stand_in_for_ray(monkeypatch, lost=work[0][0].key)
-    run_with_ray(
-        work,
-        command(tmp_path / "notes"),
-        logs=tmp_path / "logs",
-        job_finished=lambda job, _seconds, status: ended.append((job, status)),
-        job_starts=begun.append,
-    )
-    sentence = "Ray lost its process (RuntimeError: The worker died unexpectedly)."
-    assert ended == [(work[0], sentence), *((job, 0) for job in work[1:])]
-    assert begun == work
-
-
-@pytest.mark.parametrize("gpus", [0, 4])
-def test_ray_gets_every_job_and_one_gpu_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
-    options = stand_in_for_ray(monkeypatch, gpus)
-    work, ended = jobs(tmp_path), []
-    run_with_ray(
-        work,
-        command(tmp_path / "notes", status=3),
-        logs=tmp_path / "logs",
-        job_finished=lambda job, _seconds, status: ended.append((job, status)),
-    )
-    assert ended == [(job, 3) for job in work]
-    assert options == {"num_gpus": 1 if gpus else 0}
-    assert len(notes(tmp_path / "notes", work)) == len(work)
-
-
-def test_tasks_of_ray_are_cancelled_when_the_leader_is_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options, work = stand_in_for_ray(monkeypatch), jobs(tmp_path)
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_with_ray(work, command(tmp_path / "notes"), logs=tmp_path / "logs", job_finished=interrupt)
-    assert [reference[1][-1] for reference in options["cancelled"]] == [job_keys(job) for job in work[1:]]
-
-
-def test_a_cancelled_task_stops_its_process(tmp_path: Path) -> None:
-    note = tmp_path / "process"
-    once = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-
-    def interrupt_when_it_runs() -> None:
-        while not (note.exists() and note.read_text()):
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt_when_it_runs).start()
-    with pytest.raises(KeyboardInterrupt):
-        _run_logged([sys.executable, "-c", once], str(tmp_path), str(tmp_path / "log"))
-    assert gone(int(note.read_text()))
-
-
-def test_relative_paths_start_at_the_folder_of_the_command_also_on_ray(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stand_in_for_ray(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-    work = jobs(tmp_path, seeds=1)
-    run_with_ray(work, command(Path("notes")), logs=Path("logs"), job_finished=lambda *_: None)
-    assert len(notes(tmp_path / "notes", work)) == len(work)
-
-
-def test_what_a_job_prints_is_in_its_log_also_on_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in_for_ray(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-    work = jobs(tmp_path)
-    speaking = "import sys; print('out', sys.argv[-1]); print('error', file=sys.stderr)"
-    run_with_ray(work, [sys.executable, "-c", speaking], logs=Path("logs"), job_finished=lambda *_: None)
-    for job in work:
-        printed = (tmp_path / "logs" / f"{job[0].run_name}.log").read_text(encoding="utf-8")
-        assert set(printed.splitlines()) == {"error", f"out {','.join(cell.key for cell in job)}"}

@@ -3,7 +3,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -40,9 +40,9 @@ def images(batch: int = 8, seed: int = 1) -> Tensor:
     return 2 * torch.randn(batch, 2, 4, 4, generator=generator, dtype=torch.float64) + 1
 
 
-def trained(net: nn.Module, x: Tensor, coefficients: Tensor) -> dict[str, Any]:
+def trained(net: nn.Module, x: Tensor, coefficients: Tensor, device: str = "cpu") -> dict[str, Any]:
     """Two training passes and one of evaluation; the loss is a sum over samples, so that shares add up."""
-    x = x.clone().requires_grad_()
+    x, coefficients = x.to(device, copy=True).requires_grad_(), coefficients.to(device)
     for _ in range(2):
         net.zero_grad()
         x.grad = None
@@ -69,35 +69,55 @@ def shifted(rank: int) -> Tensor:
     return OFFSET + torch.randn(500, 3, generator=torch.Generator().manual_seed(rank))
 
 
-def work(rank: int, folder: str) -> None:
+class Setting(NamedTuple):
+    """Where two processes compute, how they talk, and how many GPUs that takes."""
+
+    device: str
+    backend: str
+    gpus: int
+
+
+SETTINGS = [Setting("cpu", "gloo", 0), Setting("cuda", "gloo", 1), Setting("cuda", "nccl", 2)]
+
+
+def work(rank: int, folder: str, setting: Setting) -> None:
     """One of two processes; what it finds goes to a file."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    device = f"cuda:{rank % setting.gpus}" if setting.gpus else setting.device
+    dist.init_process_group(setting.backend, init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     found: dict[str, Any] = {}
     for split in SPLITS:
-        net = made_net()
-        synchronise(net)
+        net = made_net().to(device)
+        synchronise(net, torch.device(device))
         part = slice(0, split[0]) if rank == 0 else slice(split[0], 8)
-        found[str(split)] = trained(net, images()[part], coefficients()[part])
-    norm = nn.BatchNorm1d(3, momentum=None)
-    synchronise(norm)
-    norm(shifted(rank))
+        found[str(split)] = trained(net, images()[part], coefficients()[part], device)
+    found["device"] = setting.device
+    found["kinds"] = [type(norm).__name__ for norm in batch_norms(net)]
+    norm = nn.BatchNorm1d(3, momentum=None).to(device)
+    synchronise(norm, torch.device(device))
+    norm(shifted(rank).to(device))
     found["shifted"] = norm.running_var
-    try:
-        x = shifted(rank).requires_grad_()
-        (slope,) = torch.autograd.grad(norm(x).square().sum(), x, create_graph=True)
-        slope.square().sum().backward()
-    except ValueError as error:
-        found["second derivative"] = str(error)
+    if setting.device == "cpu":
+        try:
+            x = shifted(rank).requires_grad_()
+            (slope,) = torch.autograd.grad(norm(x).square().sum(), x, create_graph=True)
+            slope.square().sum().backward()
+        except ValueError as error:
+            found["second derivative"] = str(error)
     torch.save(found, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 
 
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+@pytest.fixture(scope="module", params=SETTINGS, ids=[f"{each.device}-{each.backend}" for each in SETTINGS])
+def processes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    setting = request.param
+    if torch.cuda.device_count() < setting.gpus:
+        pytest.skip(
+            f"two processes on {setting.device} with {setting.backend} need a machine with GPUs: {setting.gpus}"
+        )
     folder = tmp_path_factory.mktemp("processes")
-    spawn(work, (str(folder),), nprocs=2)
-    return [torch.load(folder / f"{rank}.pt") for rank in range(2)]
+    spawn(work, (str(folder), setting), nprocs=2)
+    return [torch.load(folder / f"{rank}.pt", map_location="cpu") for rank in range(2)]
 
 
 def assert_same(actual: Tensor, expected: Tensor) -> None:
@@ -120,9 +140,19 @@ def test_two_processes_compute_what_one_computes_with_the_whole_batch(
             assert_same(part["statistics"][name], value)
 
 
+OURS, PYTORCHS = ["SyncedBatchNorm2d", "SyncedBatchNorm1d"], ["SyncBatchNorm"] * 2
+
+
+def test_the_head_shares_by_our_own_norm_and_the_network_by_pytorchs_on_a_gpu(processes: list[dict[str, Any]]) -> None:
+    for process in processes:
+        assert process["kinds"] == [*(OURS if process["device"] == "cpu" else PYTORCHS), "SyncedSphereProjection"]
+
+
 def test_second_derivatives_through_shared_statistics_are_refused(processes: list[dict[str, Any]]) -> None:
     for process in processes:
-        assert process["second derivative"].startswith("second derivatives through batch norms that several processes")
+        if process["device"] == "cpu":
+            said = process["second derivative"]
+            assert said.startswith("second derivatives through batch norms that several processes")
 
 
 def test_frozen_statistics_stay_in_synchronised_norms(processes: list[dict[str, Any]]) -> None:
@@ -146,23 +176,47 @@ def alone(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_process_alone_computes_the_same_bits_under_the_same_names() -> None:
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_process_alone_computes_the_same_bits_under_the_same_names(
+    request: pytest.FixtureRequest, device: str
+) -> None:
+    """What would train on a GPU computes here on a CPU, which PyTorch's norms do only without a group."""
+    if device == "cuda" and request.node.callspec.params["alone"] == "a group of one":
+        pytest.skip("SyncBatchNorm trains with a group only on a GPU")
     plain, synced = made_net(), made_net()
-    synchronise(synced)
-    synchronise(synced)
-    assert [type(norm).__name__[:6] for norm in batch_norms(synced)] == ["Synced"] * 3
+    synchronise(synced, torch.device(device))
+    synchronise(synced, torch.device(device))
+    kinds = [type(norm).__name__ for norm in batch_norms(synced)]
+    assert kinds == [*(OURS if device == "cpu" else PYTORCHS), "SyncedSphereProjection"]
     one, other = (trained(net, images(), coefficients()) for net in (plain, synced))
     assert torch.equal(one["outputs"], other["outputs"])
     assert torch.equal(one["d_input"], other["d_input"])
+    assert torch.equal(one["evaluated"], other["evaluated"])
+    assert one["kept"] == other["kept"]
     assert list(plain.state_dict()) == list(synced.state_dict())
-    synced.load_state_dict(plain.state_dict())
     with pytest.raises(ValueError, match="training batch of 1"):
         synced.train()[-1](torch.zeros(1, 5, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_checkpoints_load_with_and_without_shared_statistics(device: str) -> None:
+    plain, synced = made_net(), made_net()
+    synchronise(synced, torch.device(device))
+    plain.train()(images())
+    synced.load_state_dict(plain.state_dict())
+    synced.train()(images(seed=2))
+    back = made_net()
+    back.load_state_dict(synced.state_dict())
+    plain.train()(images(seed=2))
+    for net in (plain, synced, back):
+        net.eval()
+    assert torch.equal(synced(images()).log_joint, plain(images()).log_joint)
+    assert torch.equal(back(images()).log_joint, plain(images()).log_joint)
+
+
 def test_a_norm_that_cannot_be_synchronised_is_named() -> None:
     with pytest.raises(ValueError, match="a BatchNorm3d cannot be synchronised"):
-        synchronise(nn.Sequential(nn.BatchNorm3d(2)))
+        synchronise(nn.Sequential(nn.BatchNorm3d(2)), torch.device("cpu"))
 
 
 def test_reestimated_statistics_are_those_of_pytorch() -> None:

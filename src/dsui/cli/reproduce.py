@@ -168,7 +168,7 @@ def reproduce(
                 )
                 progress.run(queue, context)
             else:
-                run_in_other_processes(queue, command, engine, workers, progress)
+                run_in_other_processes(queue, command, engine, workers, progress, gpu=device != "cpu")
     except (InterruptedRun, KeyboardInterrupt) as stop:
         if isinstance(stop, KeyboardInterrupt) or deadline is None or not deadline.stops_training:
             done = sum(map(study.done, cells))

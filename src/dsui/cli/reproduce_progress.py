@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dsui.cli.errors import STOPPED
 from dsui.cli.progress import STOPPING, print_note
 from dsui.cli.terminal import stderr_console
+from dsui.excerpt import shorten
 from dsui.experiments.cell_run import RunContext
+from dsui.experiments.engines import log_file
 from dsui.experiments.grid import Cell, Job
 from dsui.experiments.speeds import Machine
 from dsui.experiments.study import Study
@@ -84,7 +87,9 @@ class StudyProgress:
         if status == STOPPED:
             self.console.print(f"{job[0].name}: stopped at a checkpoint", soft_wrap=True, markup=False)
             return
-        died = f"its process ended with status {status}; its log is in {self.study.out / LOGS}."
+        log = log_file(self.study.out / LOGS, job)
+        last = f" ({_last_line(log)})" if isinstance(status, int) and status > 0 and _last_line(log) else ""
+        died = f"its process ended with status {status}{last}; its log is {log}."
         for cell in job:
             if not self.study.record(cell):
                 self.study.fail(cell, status if isinstance(status, str) else died)
@@ -95,3 +100,11 @@ class StudyProgress:
     def _note_speed(self, job: Job, seconds: float) -> None:
         if self.notes_speed:
             self.study.note_speed(job, self.machine, seconds)
+
+
+def _last_line(log: Path) -> str:
+    """What a process said before it ended; Python ends with the error. A killed one says nothing."""
+    try:
+        return shorten((log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or [""])[-1], 200)
+    except OSError:
+        return ""

@@ -11,8 +11,9 @@ from dsui.cli.json_output import print_json
 from dsui.cli.reproduce_progress import LOGS, StudyProgress
 from dsui.cli.terminal import print_line
 from dsui.errors import DsuiError
-from dsui.experiments.engines import run_in_processes, run_with_ray
+from dsui.experiments.engines import run_in_processes
 from dsui.experiments.grid import Job
+from dsui.experiments.on_ray import run_with_ray
 from dsui.experiments.queue import JobQueue
 from dsui.experiments.slurm import slurm_script
 from dsui.experiments.study import Study
@@ -31,20 +32,30 @@ def job_command(name: str, study: Study, rows: Path | None, *, device: str, mode
 
 
 def run_in_other_processes(
-    queue: JobQueue, command: Sequence[str], engine: str, workers: int, progress: StudyProgress
+    queue: JobQueue, command: Sequence[str], engine: str, workers: int, progress: StudyProgress, *, gpu: bool
 ) -> None:
     logs, clear_failures = progress.study.out / LOGS, progress.study.clear_failures
     if engine == "ray":
-        run_with_ray(queue, command, logs=logs, job_finished=progress.job_finished, job_starts=clear_failures)
-    elif not run_in_processes(
-        queue,
-        command,
-        workers,
-        logs=logs,
-        job_finished=progress.job_finished,
-        job_starts=clear_failures,
-        deadline=queue.deadline,
-    ):
+        ended = run_with_ray(
+            queue,
+            command,
+            gpu=gpu,
+            logs=logs,
+            job_finished=progress.job_finished,
+            job_starts=clear_failures,
+            note=progress.note,
+        )
+    else:
+        ended = run_in_processes(
+            queue,
+            command,
+            workers,
+            logs=logs,
+            job_finished=progress.job_finished,
+            job_starts=clear_failures,
+            deadline=queue.deadline,
+        )
+    if not ended:
         raise KeyboardInterrupt
 
 

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO
+
+if sys.platform != "win32":
+    import fcntl
 
 LEADER, BY_INPUT = "DSUI_LEADER", "standard input"
 """The environment variable, and its value, that tell a process to end with its leader. The input of others may be
 closed from the start, as under SLURM."""
+POLL_SECONDS = 0.1
 STOP_SECONDS = 60.0
 """How long a process may take to write its checkpoint when it is stopped."""
 
@@ -58,6 +65,43 @@ def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             process.kill()
             process.wait()
         finished(process)
+
+
+def run_logged(arguments: list[str], folder: str, log: str) -> tuple[float, int | str]:
+    """Run a process to its end; its seconds and its status, or a sentence if it could not begin.
+
+    It starts in `folder`, if the machine has it, since relative paths in the grid start there. It begins when no
+    process of an earlier call writes to `log` any more: one whose leader was lost may still write its checkpoint. An
+    exception, such as the KeyboardInterrupt of a cancelled task, stops the process.
+    """
+    began = time.monotonic()
+    try:
+        with Path(log).open("ab") as stream:
+            while not _locked(stream):
+                time.sleep(POLL_SECONDS)
+            began = time.monotonic()
+            process = start(arguments, stream, folder=folder if Path(folder).is_dir() else None)
+    except OSError as error:
+        where = f"{socket.gethostname()} could not use {error.filename} ({error.strerror})"
+        return 0.0, f"{where}; Python and the folder of the study must be on a disk that all machines see."
+    try:
+        while not finished(process):
+            time.sleep(POLL_SECONDS)  # in a blocking wait, a KeyboardInterrupt from another thread would not arrive
+    finally:
+        stop([process])
+    return time.monotonic() - began, process.returncode
+
+
+def _locked(stream: IO[bytes]) -> bool:
+    """Whether the open file could be locked. A process that inherits the file keeps the lock as long as it lives."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # some file systems have no locks
+            return True
+    return True
 
 
 def end_with_leader() -> None:

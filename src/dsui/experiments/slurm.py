@@ -26,6 +26,7 @@ def slurm_script(name: str, jobs: Sequence[Job], command: Sequence[str], logs: P
             f"#SBATCH --output={shlex.quote(output)}",
             *(["#SBATCH --gpus=1"] if gpu else []),
             "#SBATCH --requeue",
+            "#SBATCH --open-mode=append",  # a task that is requeued keeps what it printed before
             "# a minute before the time limit: the run writes its checkpoint and ends",
             "#SBATCH --signal=B:TERM@60",
             "# relative paths in the grid start at the folder where this script was written",

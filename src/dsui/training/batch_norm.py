@@ -5,8 +5,9 @@ Sharing, with n values per channel over all processes and x^ = (x - mean) / sqrt
     mean = sum_r n_r mean_r / n,   n var = sum_r { n_r var_r + n_r (mean_r - mean)^2 }    (Chan et al., 1979)
     dL/dx = weight / sqrt(var + eps) { dy - (sum dy + x^ sum dy x^) / n }                 sums over all processes
 
-Not E[x^2] - E[x]^2, which loses the variance of channels with a large mean. `torch.nn.SyncBatchNorm` does the same
-(Ioffe and Szegedy, 2015, over the global batch), but not on a CPU and not for the head.
+Not E[x^2] - E[x]^2, which loses the variance of channels with a large mean. On GPUs the network's norms become
+`torch.nn.SyncBatchNorm`, which does the same with kernels of its own. It refuses tensors on a CPU and does not know the
+head's projection, so there the functions of this file serve.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def reestimate(model: nn.Module, inputs: Iterable[Tensor]) -> None:
         raise ValueError("there is no batch to estimate statistics from, so the old ones were kept; pass some inputs.")
 
 
-def synchronise(model: nn.Module) -> None:
-    """Let every batch norm of `model`, in place, use the statistics of all processes in training mode.
+def synchronise(model: nn.Module, device: torch.device) -> None:
+    """Let every batch norm of `model`, in place, use the statistics of all processes in training mode on `device`.
 
     Parameters, buffers and state-dict keys stay. From then on all processes must run the model in training mode
     together, including the head's `project` and `log_prob`; batches may differ in size. Without other processes nothing
@@ -71,7 +72,10 @@ def synchronise(model: nn.Module) -> None:
             continue
         if type(norm) not in SYNCED:
             raise ValueError(f"a {type(norm).__name__} cannot be synchronised; replace it by a plain batch norm.")
-        norm.__class__ = SYNCED[type(norm)]
+        if device.type == "cuda" and not isinstance(norm, SphereProjection):
+            norm.__class__, norm.process_group = nn.SyncBatchNorm, None  # all that PyTorch's own conversion changes
+        else:
+            norm.__class__ = SYNCED[type(norm)]
 
 
 def synced_batch_norm(

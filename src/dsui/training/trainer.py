@@ -85,7 +85,7 @@ class Trainer:
         if device.type == "cuda":
             self.method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if world.size > 1 and sync_norms:
-            synchronise(self.method)
+            synchronise(self.method, device)
         for_images = Transform(
             recipe.padding,
             recipe.flip,
