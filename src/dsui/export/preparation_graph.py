@@ -1,14 +1,14 @@
 """The first part of the graph: 8-bit images of any size -> pixels of the model's size, as Pillow makes them.
 
-Pillow resizes in two passes, along rows and then along columns, and rounds to 8 bits after each. A pass is a product
-with a matrix of weights: for new pixel i, old pixel j, an old side L and f the filter,
+Pillow resizes in two passes and rounds to 8 bits after each. The first runs along rows, or along columns where more
+rows are lost than twice the columns (from Pillow 13 on). A pass is a product with a matrix of weights: for new pixel i,
+old pixel j, an old side L and f the filter,
 
     w_ij = f(t) / sum_j f(t),   t = (j + 1/2 - c_i) / max(scale, 1),   c_i = begin + (i + shift + 1/2) scale
 
 `begin` is where the cut-out square begins, `shift` what is cut off after resizing, and scale how many old pixels a new
-one has. Between the bars of a letterbox, `shift` is less than nothing. Pillow's weights are integers over 2^22; here
-they are float32, which rounds a value at one half otherwise now and then. Images that have the model's size already
-pass unchanged.
+one has. Between the bars of a letterbox, `shift` is less than nothing. Weights are rounded to integers over 2^22, as
+Pillow's are, so that float64 holds every sum exactly. Images that have the model's size already pass unchanged.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from dsui.backbones.preparation import GREY, Preparation
 from dsui.errors import DsuiError
+from dsui.export.resize_filters import FILTERS
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto
@@ -26,64 +27,6 @@ IR_VERSION = 10
 """What ONNX Runtime 1.18 reads."""
 IMAGES, PIXELS = "images", "pixels"
 """The input [N, H, W, C] in 8 bits, and what the rest of the graph takes, [N, C, size, size] in float32."""
-
-FILTERS = {
-    "nearest": """
-        {p}below = Floor ({p}centre)
-        {p}same = Equal ({p}old, {p}below)
-        {p}weight = Cast <to = 11> ({p}same)""",
-    "box": """
-        {p}above = Greater ({p}t, minus_half)
-        {p}upto = LessOrEqual ({p}t, half)
-        {p}within = And ({p}above, {p}upto)
-        {p}weight = Cast <to = 11> ({p}within)""",
-    "bilinear": """
-        {p}size = Abs ({p}t)
-        {p}rest = Sub (one, {p}size)
-        {p}weight = Max ({p}rest, zero)""",
-    "bicubic": """
-        {p}size = Abs ({p}t)
-        {p}square = Mul ({p}size, {p}size)
-        {p}cube = Mul ({p}square, {p}size)
-        {p}near1 = Mul ({p}cube, three_halves)
-        {p}near2 = Mul ({p}square, five_halves)
-        {p}near3 = Sub ({p}near1, {p}near2)
-        {p}near = Add ({p}near3, one)
-        {p}far1 = Mul ({p}cube, minus_half)
-        {p}far2 = Add ({p}far1, {p}near2)
-        {p}far3 = Mul ({p}size, four)
-        {p}far4 = Sub ({p}far2, {p}far3)
-        {p}far = Add ({p}far4, two)
-        {p}in2 = Less ({p}size, two)
-        {p}outer = Where ({p}in2, {p}far, zero)
-        {p}in1 = Less ({p}size, one)
-        {p}weight = Where ({p}in1, {p}near, {p}outer)""",
-    "hamming": """
-        {p}size = Abs ({p}t)
-        {p}some = Max ({p}size, tiny)
-        {p}angle = Mul ({p}some, pi)
-        {p}sine = Sin ({p}angle)
-        {p}sinc = Div ({p}sine, {p}angle)
-        {p}cosine = Cos ({p}angle)
-        {p}wave = Mul ({p}cosine, hamming_wave)
-        {p}window = Add ({p}wave, hamming_mean)
-        {p}inner = Mul ({p}sinc, {p}window)
-        {p}in1 = Less ({p}size, one)
-        {p}weight = Where ({p}in1, {p}inner, zero)""",
-    "lanczos": """
-        {p}size = Abs ({p}t)
-        {p}some = Max ({p}size, tiny)
-        {p}angle = Mul ({p}some, pi)
-        {p}sine = Sin ({p}angle)
-        {p}sinc = Div ({p}sine, {p}angle)
-        {p}third = Div ({p}angle, three)
-        {p}slow = Sin ({p}third)
-        {p}window = Div ({p}slow, {p}third)
-        {p}inner = Mul ({p}sinc, {p}window)
-        {p}in3 = Less ({p}size, three)
-        {p}weight = Where ({p}in3, {p}inner, zero)""",
-}
-"""f(t) by Pillow's names, in float64; `{p}` begins the names of one side's values."""
 
 MARGIN = """
         {p}spare = Sub ({p}resized, target)
@@ -169,19 +112,20 @@ WEIGHTS = """
 NORMALISED = """
         {p}sum = ReduceSum ({p}weight, last_axis)
         {p}share = Div ({p}weight, {p}sum)
-        {p}matrix = Cast <to = 1> ({p}share)"""
+        {p}fine = Mul ({p}share, units)
+        {p}units = Round ({p}fine)
+        {p}matrix = Div ({p}units, units)"""
 
 LONGER = """
         longer = Max (row_side, column_side)
         longer_wide = Cast <to = 11> (longer)
         target_wide = Cast <to = 11> (target)"""
 NO_BARS = """
-        rounded = Clip (tall_floor, black, white)"""
+        finished = Identity (whole)"""
 BARS = """
-        picture = Clip (tall_floor, black, white)
         column_within_across = Transpose <perm = [1, 0]> (column_within)
         within = And (row_within, column_within_across)
-        rounded = Where (within, picture, grey)"""
+        finished = Where (within, whole, grey)"""
 
 GRAPH = """
 <ir_version: {ir}, opset_import: ["" : {opset}]>
@@ -208,7 +152,7 @@ prepare (uint8[N, H, W, {channels}] images) => (float[N, {channels}, {size}, {si
        double two = {{2.0}}, double three = {{3.0}}, double four = {{4.0}}, double three_halves = {{1.5}},
        double five_halves = {{2.5}}, double pi = {{3.141592653589793}}, double tiny = {{1e-9}},
        double hamming_mean = {{0.54}}, double hamming_wave = {{0.46}},
-       float float_half = {{0.5}}, float black = {{0.0}}, float white = {{255.0}}, float grey = {{{grey}.0}}> {{
+       double units = {{4194304.0}}, double white = {{255.0}}, double grey = {{{grey}.0}}> {{
         new_count = Range (nothing, target_0, step)
         new_row = Cast <to = 11> (new_count)
         new = Unsqueeze (new_row, column)
@@ -218,13 +162,36 @@ prepare (uint8[N, H, W, {channels}] images) => (float[N, {channels}, {size}, {si
 {rows}
 {columns}
         across = Transpose <perm = [1, 0]> (column_matrix)
-        wide = MatMul (values, across)
-        wide_half = Add (wide, float_half)
-        wide_floor = Floor (wide_half)
-        narrow = Clip (wide_floor, black, white)
-        tall = MatMul (row_matrix, narrow)
-        tall_half = Add (tall, float_half)
-        tall_floor = Floor (tall_half){bars}
+        exact = Cast <to = 11> (upright)
+        rows_lost = Sub (row_side, row_resized)
+        columns_lost = Sub (column_side, column_resized)
+        columns_lost_at_least = Max (columns_lost, int_zero)
+        twice = Mul (columns_lost_at_least, int_two)
+        is_tall = Greater (rows_lost, twice)
+        columns_first = Squeeze (is_tall)
+        whole = If (columns_first) <
+          then_branch = along_columns_first () => (double[N, {channels}, {size}, {size}] by_columns) {{
+            short = MatMul (row_matrix, exact)
+            short_half = Add (short, half)
+            short_floor = Floor (short_half)
+            low = Clip (short_floor, zero, white)
+            low_across = MatMul (low, across)
+            low_half = Add (low_across, half)
+            low_floor = Floor (low_half)
+            by_columns = Clip (low_floor, zero, white)
+          }},
+          else_branch = along_rows_first () => (double[N, {channels}, {size}, {size}] by_rows) {{
+            wide = MatMul (exact, across)
+            wide_half = Add (wide, half)
+            wide_floor = Floor (wide_half)
+            narrow = Clip (wide_floor, zero, white)
+            tall = MatMul (row_matrix, narrow)
+            tall_half = Add (tall, half)
+            tall_floor = Floor (tall_half)
+            by_rows = Clip (tall_floor, zero, white)
+          }}
+        >{bars}
+        rounded = Cast <to = 1> (finished)
       }}
     >
 }}

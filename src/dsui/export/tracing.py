@@ -12,6 +12,7 @@ import torch
 
 from dsui.errors import DsuiError
 from dsui.excerpt import shorten
+from dsui.export.constants import store_constants
 from dsui.export.decision_graph import DecisionGraph
 from dsui.export.gamma_functions import digamma, lgamma
 from dsui.export.preparation_graph import IR_VERSION, OPSET
@@ -46,6 +47,7 @@ def trace(graph: DecisionGraph, input_name: str) -> TracedGraph:
         with without_remarks():
             program = torch.export.export(graph, (example,), dynamic_shapes=({0: images},), strict=False)
             program.graph.eliminate_dead_code()  # most scores: translating them would take most of the time
+            store_constants(program)
             own = {torch.ops.aten.digamma.default: digamma, torch.ops.aten.lgamma.default: lgamma}
             if any(node.target in own for node in program.graph.nodes):
                 program = program.run_decompositions(own)

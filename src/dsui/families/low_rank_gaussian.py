@@ -65,7 +65,7 @@ class LowRankGaussian(Family):
         diagonal = gaussian_log_prob(z, means, self._variances(log_variances).log(), precision)
         shape = (*means.shape[:-1], self.rank)
         origin = means.detach().to(working).reshape(-1, self.features).mean(0)
-        seen = product(z.to(working) - origin, turned.mT.reshape(-1, self.features)).view(len(z), *shape)
+        seen = product(z.to(working) - origin, turned.mT.reshape(-1, self.features)).view(z.shape[0], *shape)
         centre = (turned * (means.to(working) - origin)[..., None]).sum(-2)
         return diagonal + 0.5 * (seen - centre).square().sum(-1) - log_volume
 

@@ -56,7 +56,7 @@ class TiedGaussian(Family):
         constant = log_diagonal.sum() - 0.5 * self.features * LN_2PI
         squares = whitened.square().sum(1, keepdim=True) + centres.square().sum(1)
         value: Tensor = constant + product(whitened, centres) - 0.5 * squares
-        shaped: Tensor = value.view(len(z), *means.shape[:-1])
+        shaped: Tensor = value.view(z.shape[0], *means.shape[:-1])
         return shaped
 
     def divergence(self, means: Tensor, log_variances: Tensor | None) -> Tensor:

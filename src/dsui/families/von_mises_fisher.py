@@ -69,7 +69,7 @@ class VonMisesFisher(Family):
         working = working_type(z, means, precision)
         kappa = self.concentration[rows].double()
         directions = torch.nn.functional.normalize(means.to(working), dim=-1).reshape(-1, self.features)
-        cosines = product(z.to(working), directions).div(math.sqrt(self.features)).view(len(z), *kappa.shape)
+        cosines = product(z.to(working), directions).div(math.sqrt(self.features)).view(z.shape[0], *kappa.shape)
         return self._log_constant(kappa).to(working) + kappa.to(working) * (cosines - 1)
 
     def _log_constant(self, kappa: Tensor) -> Tensor:
