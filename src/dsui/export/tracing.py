@@ -6,7 +6,8 @@ What the densities need of means and variances is therefore a constant of the gr
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -16,12 +17,20 @@ from dsui.export.decision_graph import DecisionGraph
 from dsui.export.gamma_functions import digamma, lgamma
 from dsui.export.preparation_graph import IR_VERSION, OPSET
 from dsui.export.silence import without_remarks
+from dsui.export.small_matrices import cholesky_ex, solve_triangular
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 NETWORK = re.compile(r"(^|\.)(network|embedding)(\.|$)")
 """The names of the modules between pixels and the last layer."""
+OWN: Mapping[Any, Callable[..., Any]] = {
+    torch.ops.aten.digamma.default: digamma,
+    torch.ops.aten.lgamma.default: lgamma,
+    torch.ops.aten.linalg_cholesky_ex.default: cholesky_ex,
+    torch.ops.aten.linalg_solve_triangular.default: solve_triangular,
+}
+"""Operations that ONNX lacks, written in others."""
 SCOPES = "pkg.torch.onnx.name_scopes"
 BATCH = 3
 """Images of the example; neither 1, which stands for a fixed size, nor another size of a graph."""
@@ -46,9 +55,8 @@ def trace(graph: DecisionGraph, input_name: str) -> TracedGraph:
         with without_remarks():
             program = torch.export.export(graph, (example,), dynamic_shapes=({0: images},), strict=False)
             program.graph.eliminate_dead_code()  # most scores: translating them would take most of the time
-            own = {torch.ops.aten.digamma.default: digamma, torch.ops.aten.lgamma.default: lgamma}
-            if any(node.target in own for node in program.graph.nodes):
-                program = program.run_decompositions(own)
+            if any(node.target in OWN for node in program.graph.nodes):
+                program = program.run_decompositions(dict(OWN))
             exported = torch.onnx.export(
                 program,
                 dynamo=True,

@@ -4,7 +4,7 @@
 
 Every family keeps the means mu [C, K, M], which the classifier is tied to, W_i = sum_j eta_ij mu_ij. The layer holds
 them, the mixing weights and, for families that scale each dimension, the log-variances [C, K, M]. What else describes
-a component is a parameter of the family. No family makes a tensor [B, C, K, M].
+components is a parameter of the family, [C, K, ...] where each has its own. No family makes a tensor [B, C, K, M].
 """
 
 from __future__ import annotations

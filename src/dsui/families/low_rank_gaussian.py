@@ -8,7 +8,7 @@ y is one more matrix product, of [B, M] with [M, C K r], so there is a tensor [B
 
 Error: the two terms can cancel where U is large beside D. Measured against float64 with |z| and |mu| up to sqrt(M),
 variances over 1e-1 to 1e1 and columns of U of length up to sqrt(M), "fast" lost at most 2e-6 of max(1, |ln N|) for
-M from 2 to 512.
+M from 2 to 2,048.
 
 EM is that of a mixture of factor analysers (Ghahramani and Hinton, 1996): z = mu + U x + noise, x ~ N(0, I), with
 E x = beta (z - mu), beta = U^T (D + U U^T)^-1 = (I + U^T A)^-1 A^T and E x x^T = I - beta U + E x E x^T.

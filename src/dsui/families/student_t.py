@@ -7,8 +7,9 @@ delta is the quadratic form of the Gaussian: -2 ln N - M ln 2 pi - sum ln b. nu 
 For nu to infinity it is the Gaussian.
 
 Error: that of `dsui.density`, times at most (nu + M) / (2 nu). Measured against float64 with |z| and |mu| up to
-sqrt(M), variances over 1e-2 to 1e2 and nu from 2.1 to 1e4, "fast" lost at most 3e-6 of max(1, |ln t|) for M from 2 to
-2,048.
+sqrt(M), variances over 1e-2 to 1e2 and nu from 2.1 to 1e4, "fast" lost at most 1e-6 of max(1, |ln t|) for M from 2 to
+2,048 where z is drawn from the whole sphere. Where z lies on a mean, delta vanishes in the rounding of its terms: 0.02
+nats were lost at M = 512 and 0.4 at M = 2,048. "exact" has these digits.
 
 EM is that of Liu and Rubin (Statistica Sinica 1995), with u = (nu + M) / (nu + delta) for the weight of a sample:
 
