@@ -84,7 +84,7 @@ def additive_cosine(out: HeadOutput, y: Tensor, head: MoGMMHead) -> Tensor:
 
 def spread(out: HeadOutput, y: Tensor, head: MoGMMHead) -> Tensor:
     del out, y
-    directions = F.normalize(head.class_weights.float(), dim=1)
+    directions = F.normalize(head.class_weights, dim=1)
     cosines = product(directions, directions) / SPREAD_TEMPERATURE
     itself = torch.eye(head.num_classes, dtype=torch.bool, device=cosines.device)
     others = cosines.masked_fill(itself, -torch.inf).logsumexp(1) - math.log(head.num_classes - 1)

@@ -78,7 +78,7 @@ def _gaussian_log_prob(
         origin = mu.detach().mean(0)
         z, mu = z - origin, mu - origin
     if by_pytorch():
-        natural, constant = natural_parameters(mu, _Floor.apply(v, min_log_variance), -math.inf)  # type: ignore[no-untyped-call]
+        natural, constant = natural_parameters(mu, held_within(v, min_log_variance), -math.inf)
         log_prob = constant + product(_statistics(z), natural)
     else:
         log_prob = _GaussianLogProb.apply(z, mu, v, min_log_variance, compiled)  # type: ignore[no-untyped-call]
@@ -179,29 +179,41 @@ class _GaussianLogProb(torch.autograd.Function):
         return d_features, d_means, d_log_variances, None, None
 
 
-class _Floor(torch.autograd.Function):
-    """max(v, floor), whose gradient below the floor may raise v and never lower it; forward mode gives that of max."""
+def held_within(x: Tensor, low: float, high: float = math.inf) -> Tensor:
+    """x clamped to an interval, with the gradient of projected descent: beyond the interval it leads back alone."""
+    result: Tensor = _HeldWithin.apply(x, low, high)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _HeldWithin(torch.autograd.Function):
+    """Forward mode gives the derivative of a clamp."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(log_variances: Tensor, floor: float) -> Tensor:
-        return log_variances.clamp(min=floor)
+    def forward(x: Tensor, low: float, high: float) -> Tensor:
+        return x.clamp(low, high)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float, float], output: Tensor) -> None:
         del output
-        floored = inputs[0] < inputs[1]
-        ctx.save_for_backward(floored)
-        ctx.save_for_forward(floored)
+        x, low, high = inputs
+        ctx.save_for_backward(x)
+        ctx.save_for_forward(x)
+        ctx.low, ctx.high = low, high
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return torch.where(ctx.saved_tensors[0], grad.clamp(max=0.0), grad), None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (x,) = ctx.saved_tensors
+        grad = torch.where(x < ctx.low, grad.clamp(max=0.0), grad)
+        if ctx.high < math.inf:
+            grad = torch.where(x > ctx.high, grad.clamp(min=0.0), grad)
+        return grad, None, None
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
-        return tangent.masked_fill(ctx.saved_tensors[0], 0.0)
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return tangent.masked_fill((x < ctx.low) | (x > ctx.high), 0.0)
 
 
 def _statistics(features: Tensor) -> Tensor:

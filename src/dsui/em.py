@@ -82,8 +82,7 @@ def start(samples: ClassSamples, present: Mixtures, floor: float, generator: tor
     are, its variances are those pooled over all classes, and its other components have the weight 0. A class without
     samples keeps its `present` mixture."""
     components = present.weights.shape[1]
-    most = (samples.counts // SAMPLES_PER_COMPONENT).clamp(1, components)
-    few = most < components
+    most, few = (samples.counts // SAMPLES_PER_COMPONENT).clamp(1, components), has_few(samples, components)
     if not bool(few.any()):
         return fit(samples, components, floor, generator)
     fitted = fit(samples, components, floor, generator, torch.arange(components, device=most.device) < most[:, None])
@@ -94,6 +93,11 @@ def start(samples: ClassSamples, present: Mixtures, floor: float, generator: tor
         torch.where(there[..., None], fitted.means, present.means),
         torch.where(there[..., None], variances, present.variances),
     )
+
+
+def has_few(samples: ClassSamples, components: int) -> Tensor:
+    """[C] whether a class has too few samples for variances of its own."""
+    return samples.counts // SAMPLES_PER_COMPONENT < components
 
 
 def pooled_variance(samples: ClassSamples) -> Tensor:

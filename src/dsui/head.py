@@ -219,7 +219,7 @@ class MoGMMHead(nn.Module):
             return
         log_variances = mixtures.variances.log() if self.family.has_variances else None
         start = Components(mixtures.weights, mixtures.means, log_variances)
-        self._take(maximise(self.family, start, samples.z, y))
+        self._take(maximise(self.family, start, samples.z, y, em.has_few(samples, self.components)))
 
     @torch.no_grad()
     def refit(self, x: Tensor, y: Tensor) -> None:

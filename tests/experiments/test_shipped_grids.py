@@ -43,6 +43,7 @@ def places(grid: Grid) -> Counter[tuple[str, str, str]]:
         ("cifar10-attacks", 4, 4),
         ("cifar10-doubles-selection", 29, 21),
         ("digits-doubles", 5 * 6, 5 * 6),
+        ("digits-families", 12 * 3, 12 * 3),
         ("digits-methods", 24 * 3, 22 * 3),
         ("digits-unknown", 5 * 3, 5 * 3),
         # 6 places by 5 seeds of 3 methods, by 3 of 3; 3 by 3 of 4; MC dropout's 30 share weights

@@ -115,6 +115,55 @@ def as_float(components: Components) -> Components:
 
 
 @pytest.mark.parametrize("name", FAMILIES)
+def test_exact_densities_of_float32_parameters_have_the_digits_of_float64(name: str) -> None:
+    family, components = made(name, size=6)
+    family, components, z = family.float(), as_float(components), on_sphere(5, 6).float()
+    if components.log_variances is not None:
+        components.log_variances[0, 0] = -5  # small variances, above the floor
+    found = log_prob(family, z, components)
+    as_double = Components(*(None if each is None else each.double() for each in components))  # type: ignore[arg-type]
+    torch.testing.assert_close(found, log_prob(family.double(), z.double(), as_double), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "beyond"),
+    [("student-t", 0.5), ("von-mises-fisher", 12.0), ("gaussian-tied", 4.0), ("gaussian-low-rank", -8.0)],
+)
+def test_a_parameter_beyond_its_bound_comes_back_where_the_samples_say_so(name: str, beyond: float) -> None:
+    """Samples are neither heavy in their tails nor near a mean, so that every bound is too far."""
+    family, components = made(name)
+    z = on_sphere(20, 4)
+    parameter = next(family.parameters()) if components.log_variances is None else components.log_variances
+    if name == "student-t":
+        parameter = family.log_freedom  # type: ignore[assignment]
+    parameter.requires_grad_()
+    with torch.no_grad():
+        (parameter.diagonal() if name == "gaussian-tied" else parameter).fill_(beyond)
+    (-log_prob(family, z, components).mean()).backward()
+    assert parameter.grad is not None
+    slope = parameter.grad.diagonal() if name == "gaussian-tied" else parameter.grad
+    inwards = -1 if name in ("student-t", "gaussian-low-rank") else 1
+    assert (inwards * slope > 0).all()
+    parameter.grad = None
+    log_prob(family, z, components).mean().backward()  # ascent would lead further out
+    slope = parameter.grad.diagonal() if name == "gaussian-tied" else parameter.grad  # type: ignore[attr-defined]
+    assert (slope == 0).all()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_component_of_weight_zero_explains_nothing_even_where_it_fits_best(name: str) -> None:
+    family, components = made(name)
+    if components.log_variances is not None:
+        components.log_variances[0, 0] = 12.0  # so wide that the other is likelier by far
+    components = components._replace(weights=torch.tensor([[1.0, 0.0], [0.5, 0.5]]).double())
+    samples = [components.means[0, 1].repeat(5, 1), on_sphere(40, 4, 3)]
+    after, _ = step(family, components, samples)
+    assert after.weights[0].tolist() == [1.0, 0.0]
+    torch.testing.assert_close(after.means[0, 1], components.means[0, 1], rtol=0, atol=0)
+    assert all(each.isfinite().all() for each in (*after[:2], *family.parameters()))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
 def test_density_and_divergence_pass_gradcheck(name: str) -> None:
     family, components = made(name, size=3)
     z = on_sphere(2, 3).requires_grad_()
@@ -128,6 +177,7 @@ def test_density_and_divergence_pass_gradcheck(name: str) -> None:
     own = tuple(family.parameters())
     padding = () if components.log_variances is not None else (None,)
     assert torch.autograd.gradcheck(both, (z, *inputs, *padding, *own))
+    assert torch.autograd.gradgradcheck(both, (z, *inputs, *padding, *own), atol=1e-4)  # differences of differences
 
 
 @pytest.mark.parametrize("name", FAMILIES)

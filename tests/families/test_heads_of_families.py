@@ -97,6 +97,22 @@ def test_fitted_mixtures_classify_clumps_and_are_likelier_than_before(name: str)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_class_of_few_samples_starts_with_the_variances_of_all(name: str, count: int) -> None:
+    x, y = clumps(classes=3, width=6, per_class=60)
+    few = torch.cat([(y == row).nonzero()[:number, 0] for row, number in enumerate((60, count, 60))])
+    torch.manual_seed(0)
+    head = MoGMMHead(6, 3, 4, **settings_of(name)).double().eval()
+    head.initialize(x[few].double(), y[few])
+    assert all(each.isfinite().all() for each in head.parameters())
+    if head.log_variances is not None:
+        within = head.project(x[few].double())
+        pooled = sum((within[y[few] == row] - within[y[few] == row].mean(0)).square().sum(0) for row in range(3))
+        expected = (pooled / len(few)).clamp(min=head.variance_floor).log()
+        torch.testing.assert_close(head.log_variances[1], expected.expand(4, 6))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
 def test_the_frozen_densities_are_the_same_and_move_features_alone(name: str) -> None:
     head = made_head(name)
     out = head(torch.randn(4, 6))

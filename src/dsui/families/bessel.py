@@ -62,7 +62,7 @@ def _values(order: float, x: Tensor) -> tuple[Tensor, Tensor]:
 def _expansion(order: float, x: Tensor) -> Tensor:
     """ln(I_v(x) exp(-x)) of an order of at least 20; v s - x is v^2 / (v s + x), which keeps digits of a large x."""
     z = x / order
-    s = torch.hypot(torch.ones_like(z), z)
+    s = (1 + z.square()).sqrt()
     p = 1 / s
     series = torch.ones_like(p)
     for power, terms in enumerate(EXPANSION, start=1):

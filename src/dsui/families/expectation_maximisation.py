@@ -16,15 +16,15 @@ from torch import Tensor
 from dsui.em import CHUNK_ELEMENTS, EM_STEPS, EM_TOLERANCE
 from dsui.families.family import Components, Family
 
-TINY = torch.finfo(torch.float64).tiny
-
 
 @torch.no_grad()
-def maximise(family: Family, start: Components, z: Tensor, y: Tensor) -> Components:
+def maximise(
+    family: Family, start: Components, z: Tensor, y: Tensor, fixed_variances: Tensor | None = None
+) -> Components:
     """EM from `start` until the mean log-likelihood of a sample gains less than `EM_TOLERANCE`.
 
-    Features [N, M] and their classes [N], at least one of every class. Sets the parameters of the family, and returns
-    the components.
+    Features [N, M] and their classes [N]. Classes of `fixed_variances` [C] keep the log-variances of the start. Sets
+    the parameters of the family, and returns the components.
     """
     working = deepcopy(family).double()
     log_variances = None if start.log_variances is None else start.log_variances.double()
@@ -33,6 +33,10 @@ def maximise(family: Family, start: Components, z: Tensor, y: Tensor) -> Compone
     previous = -float("inf")
     for _ in range(EM_STEPS):
         components, likelihood = step(working, components, samples)
+        if fixed_variances is not None and log_variances is not None:
+            assert components.log_variances is not None
+            kept = torch.where(fixed_variances[:, None, None], log_variances, components.log_variances)
+            components = components._replace(log_variances=kept)
         if likelihood - previous < EM_TOLERANCE:
             break
         previous = likelihood
@@ -45,7 +49,7 @@ def step(family: Family, components: Components, samples: list[Tensor]) -> tuple
     """One step of a family in float64 on the samples [n, M] of every class; also the mean log-likelihood before it."""
     total, collected = 0.0, []
     for row, of_class in enumerate(samples):
-        means, log_weights = components.means[row], components.weights[row].clamp(min=TINY).log()
+        means, log_weights = components.means[row], components.weights[row].log()
         log_variances = None if components.log_variances is None else components.log_variances[row]
         sums: list[Tensor] = []
         for part in of_class.split(max(1, CHUNK_ELEMENTS // means.numel())):

@@ -4,7 +4,7 @@
 
 Every family keeps the means mu [C, K, M], which the classifier is tied to, W_i = sum_j eta_ij mu_ij. The layer holds
 them, the mixing weights and, for families that scale each dimension, the log-variances [C, K, M]. What else describes
-a component is a parameter of the family. No family makes a tensor [B, C, K, M].
+components is a parameter of the family, [C, K, ...] where each has its own. No family makes a tensor [B, C, K, M].
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ class Components(NamedTuple):
 
 
 Statistics = tuple[Tensor, ...]
+
+NOTHING = 1e-6
+"""A component that explains less of a sample than this explains nothing: sums over it would be rounding."""
 
 
 class Family(nn.Module, ABC):
@@ -72,17 +75,18 @@ class Family(nn.Module, ABC):
     @abstractmethod
     def maximise(self, statistics: Statistics, former: Components) -> Components:
         """The M step: set the family's own parameters, and return the components. Each of the `statistics` is stacked
-        over classes. A component that explains nothing stays as it is, with weight 0; so does a whole class without
-        samples, with its weights."""
+        over classes. A component that explains nothing stays as it is, with next to no weight; so does a whole class
+        without samples, with its weights."""
 
     def summary(self, log_variances: Tensor | None) -> dict[str, float]:
         """What a training log says of the components."""
         return {} if log_variances is None else {"mean_log_variance": log_variances.mean().item()}
 
 
-def kept_where_empty(empty: Tensor, found: Tensor, former: Tensor) -> Tensor:
-    """`found` [C, K, ...] but for components that explain nothing, `empty` [C, K], which stay as they were."""
-    return torch.where(empty.view(*empty.shape, *[1] * (found.ndim - empty.ndim)), former.to(found.dtype), found)
+def kept_where_empty(mass: Tensor, found: Tensor, former: Tensor) -> Tensor:
+    """`found` [C, K, ...] but for components whose `mass` [C, K] is nothing, which stay as they were."""
+    empty = (mass < NOTHING).view(*mass.shape, *[1] * (found.ndim - mass.ndim))
+    return torch.where(empty, former.to(found.dtype), found)
 
 
 def weights_of(mass: Tensor, former: Tensor) -> Tensor:

@@ -55,9 +55,8 @@ class Gaussian(Family):
 def with_variances(mass: Tensor, means: Tensor, variances: Tensor, former: Components) -> Components:
     """Components after an M step, of how much each explains [C, K]; those that explain nothing stay as they were."""
     assert former.log_variances is not None
-    empty = mass == 0
     return Components(
         weights_of(mass, former.weights),
-        kept_where_empty(empty, means, former.means),
-        kept_where_empty(empty, variances.log(), former.log_variances),
+        kept_where_empty(mass, means, former.means),
+        kept_where_empty(mass, variances.log(), former.log_variances),
     )

@@ -7,8 +7,9 @@ delta is the quadratic form of the Gaussian: -2 ln N - M ln 2 pi - sum ln b. nu 
 For nu to infinity it is the Gaussian.
 
 Error: that of `dsui.density`, times at most (nu + M) / (2 nu). Measured against float64 with |z| and |mu| up to
-sqrt(M), variances over 1e-2 to 1e2 and nu from 2.1 to 1e4, "fast" lost at most 3e-6 of max(1, |ln t|) for M from 2 to
-2,048.
+sqrt(M), variances over 1e-2 to 1e2 and nu from 2.1 to 1e4, "fast" lost at most 1e-6 of max(1, |ln t|) for M from 2 to
+2,048 where z is drawn from the whole sphere. Where z lies on a mean, delta vanishes in the rounding of its terms: 0.02
+nats were lost at M = 512 and 0.4 at M = 2,048. "exact" has these digits.
 
 EM is that of Liu and Rubin (Statistica Sinica 1995), with u = (nu + M) / (nu + delta) for the weight of a sample:
 
@@ -23,7 +24,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from dsui.density import LN_2PI, Precision, gaussian_log_prob
+from dsui.density import LN_2PI, Precision, gaussian_log_prob, held_within
 from dsui.families.family import Components, Family, Statistics, kept_where_empty
 from dsui.families.gaussian import TINY, with_variances
 
@@ -42,8 +43,8 @@ class StudentT(Family):
 
     @property
     def freedom(self) -> Tensor:
-        """[C, K] nu, between `FEWEST` and `MOST`."""
-        return self.log_freedom.exp().clamp(FEWEST, MOST)
+        """[C, K] nu, between `FEWEST` and `MOST`, in float64."""
+        return held_within(self.log_freedom.double(), math.log(FEWEST), math.log(MOST)).exp()
 
     def log_prob(
         self,
@@ -53,7 +54,7 @@ class StudentT(Family):
         precision: Precision = "exact",
         rows: slice = slice(None),
     ) -> Tensor:
-        freedom = self.freedom[rows].double()
+        freedom = self.freedom[rows]
         distance, log_scale = self._distance(z, means, log_variances, precision)
         half = 0.5 * (freedom + self.features)
         constant = torch.lgamma(half) - torch.lgamma(0.5 * freedom) - 0.5 * self.features * (freedom * math.pi).log()
@@ -67,9 +68,9 @@ class StudentT(Family):
     ) -> tuple[Tensor, Tensor]:
         """delta [B, C, K], at least 0, and sum_m ln b [C, K] in float64."""
         assert log_variances is not None
-        floor = math.log(self.floor)
-        gaussian = gaussian_log_prob(z, means, log_variances, precision, floor)
-        log_scale = log_variances.double().clamp(min=floor).sum(-1)
+        log_variances = held_within(log_variances, math.log(self.floor))
+        gaussian = gaussian_log_prob(z, means, log_variances, precision)
+        log_scale = log_variances.double().sum(-1)
         constant = (self.features * LN_2PI + log_scale).to(gaussian.dtype)
         return (-2 * gaussian - constant).clamp(min=0), log_scale
 
@@ -80,19 +81,19 @@ class StudentT(Family):
                  - (nu + M)/2 {psi((nu + M)/2) - psi(nu/2)}
         """
         assert log_variances is not None
-        freedom, size = self.freedom.double(), self.features
+        freedom, size = self.freedom, self.features
         half, rest = 0.5 * (freedom + size), 0.5 * freedom
-        log_scale = log_variances.double().sum(-1)
+        log_scale = log_variances.sum(-1, dtype=torch.float64)
         negentropy = torch.lgamma(half) - torch.lgamma(rest) - 0.5 * size * (freedom * math.pi).log() - 0.5 * log_scale
         negentropy = negentropy - half * (torch.digamma(half) - torch.digamma(rest))
-        spread = (freedom / (freedom - 2))[..., None] * log_variances.double().exp() + means.double().square()
-        return (negentropy + 0.5 * (size * LN_2PI + spread.sum(-1))).to(means.dtype)
+        spread = freedom / (freedom - 2) * log_variances.exp().sum(-1) + means.square().sum(-1)
+        return (negentropy + 0.5 * (size * LN_2PI + spread)).to(means.dtype)
 
     def statistics(
         self, z: Tensor, shares: Tensor, means: Tensor, log_variances: Tensor | None, row: int
     ) -> Statistics:
         assert log_variances is not None
-        freedom = self.freedom[row].double()
+        freedom = self.freedom[row]
         distance, _ = self._distance(z, means[None], log_variances[None], "exact")
         u = (freedom + self.features) / (freedom + distance[:, 0])
         weighted = shares * u
@@ -106,16 +107,16 @@ class StudentT(Family):
 
     def maximise(self, statistics: Statistics, former: Components) -> Components:
         mass, weighted, first, second, surplus = statistics
-        count, empty = mass.clamp(min=TINY), mass == 0
+        count = mass.clamp(min=TINY)
         means = first / weighted.clamp(min=TINY)[..., None]
         variances = (second - weighted[..., None] * means.square()) / count[..., None]
         freedom = self._likeliest_freedom(surplus / count)
-        self.log_freedom.copy_(kept_where_empty(empty, freedom.log(), self.log_freedom))
+        self.log_freedom.copy_(kept_where_empty(mass, freedom.log(), self.log_freedom))
         return with_variances(mass, means, variances.clamp(min=self.floor), former)
 
     def _likeliest_freedom(self, surplus: Tensor) -> Tensor:
         """The root of the condition above, which falls with nu, by halving an interval of ln nu: [C, K] -> [C, K]"""
-        half = 0.5 * (self.freedom.double() + self.features)
+        half = 0.5 * (self.freedom + self.features)
         constant = 1 + surplus + torch.digamma(half) - half.log()
         low, high = (torch.full_like(surplus, math.log(bound)) for bound in (FEWEST, MOST))
         for _ in range(HALVINGS):

@@ -21,7 +21,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from dsui.density import LN_2PI, Precision
+from dsui.density import LN_2PI, Precision, held_within
 from dsui.families.bessel import bessel_ratio, log_bessel
 from dsui.families.family import Components, Family, Statistics, kept_where_empty, weights_of, working_type
 from dsui.families.gaussian import TINY
@@ -54,8 +54,8 @@ class VonMisesFisher(Family):
 
     @property
     def concentration(self) -> Tensor:
-        """[C, K] kappa."""
-        return self.log_concentration.exp().clamp(LEAST, self.most)
+        """[C, K] kappa, in float64."""
+        return held_within(self.log_concentration.double(), math.log(LEAST), math.log(self.most)).exp()
 
     def log_prob(
         self,
@@ -67,7 +67,7 @@ class VonMisesFisher(Family):
     ) -> Tensor:
         del log_variances
         working = working_type(z, means, precision)
-        kappa = self.concentration[rows].double()
+        kappa = self.concentration[rows]
         directions = torch.nn.functional.normalize(means.to(working), dim=-1).reshape(-1, self.features)
         cosines = product(z.to(working), directions).div(math.sqrt(self.features)).view(z.shape[0], *kappa.shape)
         return self._log_constant(kappa).to(working) + kappa.to(working) * (cosines - 1)
@@ -82,7 +82,7 @@ class VonMisesFisher(Family):
         """KL[p || uniform on the sphere] = kappa A + ln C_M(kappa) + ln area,  A = I_{v+1} / I_v,
         area = 2 pi^(M/2) / Gamma(M/2)."""
         del log_variances
-        kappa, size = self.concentration.double(), self.features
+        kappa, size = self.concentration, self.features
         log_area = math.log(2) + 0.5 * size * math.log(math.pi) - math.lgamma(0.5 * size)
         log_area += 0.5 * (size - 1) * math.log(size)
         return (kappa * (bessel_ratio(self.order, kappa) - 1) + self._log_constant(kappa) + log_area).to(means.dtype)
@@ -95,12 +95,11 @@ class VonMisesFisher(Family):
 
     def maximise(self, statistics: Statistics, former: Components) -> Components:
         mass, first = statistics
-        empty = mass == 0
         means = first / mass.clamp(min=TINY)[..., None]
         length = torch.linalg.vector_norm(means, dim=-1) / math.sqrt(self.features)
         kappa = self._likeliest_concentration(length)
-        self.log_concentration.copy_(kept_where_empty(empty, kappa.log(), self.log_concentration))
-        return Components(weights_of(mass, former.weights), kept_where_empty(empty, means, former.means), None)
+        self.log_concentration.copy_(kept_where_empty(mass, kappa.log(), self.log_concentration))
+        return Components(weights_of(mass, former.weights), kept_where_empty(mass, means, former.means), None)
 
     def _likeliest_concentration(self, length: Tensor) -> Tensor:
         """The kappa with I_{v+1} / I_v = R, which grows with kappa, by halving an interval of ln kappa. [C, K]"""
