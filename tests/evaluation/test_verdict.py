@@ -43,15 +43,14 @@ def test_a_good_model_can_be_used_and_the_next_step_uses_it() -> None:
     assert verdict.evidence.enough
     assert verdict.headline == (
         "This model can be used: it is right in 95 % of the images, its errors can be found (AUROC 93 %), foreign "
-        "images are turned away (at most 8 % of foreign images (photos) pass at coverage 0.95), its probabilities hold "
-        "(ECE 1.2 %)."
+        "images are turned away (at most 8 % of photos pass at coverage 0.95), its probabilities hold (ECE 1.2 %)."
     )
     assert verdict.next_step == "keep a threshold in it with dsui threshold runs/mine --coverage 0.95 --save"
 
 
 def test_the_saved_threshold_is_named_and_one_that_was_not_evaluated_is_not_judged_by() -> None:
-    saved = judge(replace(GOOD, saved=True, threshold="the saved threshold (coverage 0.9)", coverage=0.9))
-    assert "pass at the saved threshold (coverage 0.9)" in saved.headline
+    saved = judge(replace(GOOD, saved=True, threshold="the saved threshold of coverage 0.9", coverage=0.9))
+    assert "pass at the saved threshold of coverage 0.9" in saved.headline
     assert saved.next_step.startswith("predict with dsui predict runs/mine IMAGES")
     newer = judge(replace(GOOD, evaluate_again="dsui evaluate runs/mine"))
     assert "coverage 0.95" in newer.headline
@@ -79,6 +78,14 @@ def test_a_foreign_blind_model_is_not_to_be_used_and_the_score_that_sees_is_name
     assert answers(verdict) == ["yes", "yes", "no", "yes"]
     assert "--detectors all" in judge(BLIND).next_step
     assert judge(replace(BLIND, detectors_tried=True)).next_step.startswith("train it on more images")
+
+
+def test_a_network_that_learned_from_a_folder_alone_is_told_to_try_a_pretrained_one() -> None:
+    alone = replace(GOOD, accuracy=0.4, errors=1200, risk=0.58, images_folder="'folder:my images'")
+    assert judge(alone).next_step == (
+        "train on the features of a pretrained network, with dsui embed --backbone hf:facebook/dinov2-small "
+        "--data 'folder:my images' --out features.safetensors, or on more images"
+    )
 
 
 def test_the_worst_foreign_set_decides_and_the_others_are_told() -> None:
