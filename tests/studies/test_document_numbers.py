@@ -145,6 +145,15 @@ def test_lines_of_one_method_are_told_apart_as_in_tables(tmp_path: Path) -> None
         reader.replace(page.replace("{}", ""))
 
 
+def test_sentences_on_calibration_repeat_figures_of_the_tables_beside_them() -> None:
+    text = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
+    section = text.partition("## Calibration\n")[2].partition("\n## ")[0]
+    tables = " ".join(GENERATED.findall(section))
+    told = DECIMAL.findall(CODE.sub("", GENERATED.sub("", section)))
+    assert len(told) > 3
+    assert set(told) <= set(DECIMAL.findall(tables))
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "benchmarks").glob("*.md")), ids=lambda page: page.stem)
 def test_a_page_of_benchmarks_names_the_program_that_printed_it(page: Path) -> None:
     program = re.search(
