@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from dsui.evaluation.verdict import Verdict
     from dsui.runs.model import RunFacts
 
-UNBROKEN = "\N{NO-BREAK SPACE}"
-"""Holds a figure and its % together on a line; printed as a space."""
-
 
 def verdict_of_rows(run: RunFacts, results: Path, part: str) -> Verdict | None:
     """By the rows of a results file that are of `part`, the test or the held-out images; None where none is."""
@@ -42,15 +39,17 @@ def print_verdict(console: Console, verdict: Verdict, name: str = "") -> None:
 
 def _filled(text: str, width: int, label: str = "") -> str:
     """Lines of at most `width` letters, the first behind `label` and the others below it."""
+    from dsui.evaluation.verdict import NO_BREAK, unbroken
+
     lines = textwrap.wrap(
-        text.replace(" %", f"{UNBROKEN}%"),
+        unbroken(text),
         width,
         initial_indent=label,
         subsequent_indent=" " * len(label),
         break_on_hyphens=False,
         break_long_words=False,
     )
-    return "\n".join(lines).replace(UNBROKEN, " ")
+    return "\n".join(lines).replace(NO_BREAK, " ")
 
 
 def short_verdict(run: RunFacts) -> str:
