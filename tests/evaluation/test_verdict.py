@@ -174,6 +174,11 @@ def test_without_foreign_images_or_with_noise_alone_too_little_is_known(foreign:
     assert verdict.next_step.startswith("dsui evaluate runs/mine --foreign folder:PATH")
 
 
+def test_foreign_images_of_which_none_passes_are_told_in_a_word() -> None:
+    headline = judge(replace(GOOD, foreign=(ForeignSet("photos", 1500, 0.0),))).headline
+    assert "foreign images are turned away (none pass at coverage 0.95)" in headline
+
+
 def test_noise_that_passes_is_reason_enough() -> None:
     verdict = judge(replace(GOOD, foreign=(ForeignSet("noise", 10_000, 1.0),)))
     assert verdict.headline == "Do not use this model: 100 % of noise images pass at coverage 0.95."

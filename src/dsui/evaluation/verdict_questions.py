@@ -155,7 +155,8 @@ def foreign_turned_away(facts: Facts) -> Finding:
     if answer is Answer.yes:
         if all(each.name == NOISE for each in facts.foreign):
             return Finding(question, Answer.unknown, sentence, "noise alone was tried as foreign images", ask)
-        reason = f"foreign images are turned away (at most {share} of {worst.name} pass at {facts.threshold})"
+        passing = f"at most {share} of {worst.name} pass" if worst.passed else "none pass"
+        reason = f"foreign images are turned away ({passing} at {facts.threshold})"
         return Finding(question, answer, sentence, reason)
     reason = f"{share} of {worst.phrase} pass at {facts.threshold}"
     return Finding(question, answer, sentence, reason, _against_foreign(facts))
