@@ -172,6 +172,8 @@ def test_without_foreign_images_or_with_noise_alone_too_little_is_known(foreign:
     verdict = judge(replace(GOOD, foreign=foreign))
     assert verdict.grade is Grade.not_enough_known
     assert verdict.next_step.startswith("dsui evaluate runs/mine --foreign folder:PATH")
+    features = judge(replace(GOOD, foreign=foreign, on_features=True))
+    assert features.next_step.startswith("dsui evaluate runs/mine --foreign features:FILE, with features of images")
 
 
 def test_foreign_images_of_which_none_passes_are_told_in_a_word() -> None:

@@ -81,6 +81,7 @@ class Facts:
     """The data of a network that learned from a folder of images alone, as a shell takes it: folder:PATH."""
     classes: int
     held_out: int
+    on_features: bool = False
     part: str = "test"
     """The in-domain images: test or held-out."""
     threshold: str = f"coverage {COVERAGE:g}"
@@ -141,6 +142,7 @@ def facts_of_rows(run: RunFacts, rows: Iterable[ResultRow], part: str | None = N
         run=shlex.quote(str(run.path)),
         images_folder=shlex.quote(data) if data.startswith(FOLDER) and run.config.backbone in BACKBONES else None,
         classes=len(run.classes),
+        on_features=run.config.on_features,
         held_out=_held_out(run),
         part=part,
         images=next(filter(None, map(_in_domain_images, found.values())), 0),

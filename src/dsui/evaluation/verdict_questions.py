@@ -138,7 +138,8 @@ def _nothing_to_compare(question: Question, facts: Facts) -> Finding:
 def foreign_turned_away(facts: Facts) -> Finding:
     """Are foreign images rejected at the threshold? The worst set decides; noise alone shows little."""
     question = Question.foreign
-    ask = f"dsui evaluate {facts.run} --foreign folder:PATH, with images that may come and do not belong"
+    kind, what = ("features:FILE", "features of images") if facts.on_features else ("folder:PATH", "images")
+    ask = f"dsui evaluate {facts.run} --foreign {kind}, with {what} that may come and do not belong"
     if not facts.foreign:
         sentence = "No foreign images were evaluated."
         return Finding(question, Answer.unknown, sentence, "no foreign images were shown to it", ask)
