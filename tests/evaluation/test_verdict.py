@@ -150,6 +150,8 @@ def test_too_few_images_say_so_and_ask_for_more() -> None:
     assert verdict.grade is Grade.not_enough_known
     assert verdict.headline.endswith("12 test images are too few to judge it.")
     assert verdict.next_step == "evaluate it on more test images"
+    held_out = judge(replace(few, part="held-out")).next_step
+    assert held_out == "evaluate it on its test images, with dsui evaluate runs/mine"
     assert not verdict.evidence.enough
     assert verdict.evidence.sentence.startswith("Counted: 12 test images, 1 error, 4 images of cats;")
     assert "Too few for: Is it right? Are its errors found? Are foreign images turned" in verdict.evidence.sentence

@@ -227,7 +227,9 @@ def _learn(facts: Facts, otherwise: str = "compare another --method") -> str:
 
 
 def _more_images(facts: Facts) -> str:
-    return f"evaluate it on more {facts.part} images"
+    if facts.part == "test":
+        return "evaluate it on more test images"
+    return f"evaluate it on its test images, with dsui evaluate {facts.run}"
 
 
 def count(number: int, thing: str) -> str:
