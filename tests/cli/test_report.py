@@ -42,7 +42,7 @@ def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_figures_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that look at nothing but the rest."""
-    monkeypatch.setattr(assembly, "run_section", lambda each, _alone, _step: Section(each.key, f"Run {each.name}"))
+    monkeypatch.setattr(assembly, "run_section", lambda each, _step: Section(each.key, f"Run {each.name}"))
 
 
 def dsui(*arguments: str | Path) -> Result:

@@ -18,6 +18,12 @@ def test_the_interval_of_a_share_is_that_of_scipy(images: int, share: float) -> 
     assert share_interval(count / images, images) == pytest.approx((expected.low, expected.high), abs=1e-9)
 
 
+@given(st.integers(1, 100_000))
+def test_none_and_all_are_the_ends_of_their_intervals(images: int) -> None:
+    assert share_interval(0.0, images).low == 0
+    assert share_interval(1.0, images).high == 1
+
+
 def test_without_images_every_share_and_every_auroc_is_possible() -> None:
     assert share_interval(0.5, 0) == auroc_interval(0.5, 0, 9) == auroc_interval(0.5, 9, 0) == (0, 1)
 

@@ -43,15 +43,14 @@ def test_a_good_model_can_be_used_and_the_next_step_uses_it() -> None:
     assert verdict.evidence.enough
     assert verdict.headline == (
         "This model can be used: it is right in 95 % of the images, its errors can be found (AUROC 93 %), foreign "
-        "images are turned away (at most 8 % of foreign images (photos) pass at coverage 0.95), its probabilities hold "
-        "(ECE 1.2 %)."
+        "images are turned away (at most 8 % of photos pass at coverage 0.95), its probabilities hold (ECE 1.2 %)."
     )
     assert verdict.next_step == "keep a threshold in it with dsui threshold runs/mine --coverage 0.95 --save"
 
 
 def test_the_saved_threshold_is_named_and_one_that_was_not_evaluated_is_not_judged_by() -> None:
-    saved = judge(replace(GOOD, saved=True, threshold="the saved threshold (coverage 0.9)", coverage=0.9))
-    assert "pass at the saved threshold (coverage 0.9)" in saved.headline
+    saved = judge(replace(GOOD, saved=True, threshold="the saved threshold of coverage 0.9", coverage=0.9))
+    assert "pass at the saved threshold of coverage 0.9" in saved.headline
     assert saved.next_step.startswith("predict with dsui predict runs/mine IMAGES")
     newer = judge(replace(GOOD, evaluate_again="dsui evaluate runs/mine"))
     assert "coverage 0.95" in newer.headline
@@ -79,6 +78,14 @@ def test_a_foreign_blind_model_is_not_to_be_used_and_the_score_that_sees_is_name
     assert answers(verdict) == ["yes", "yes", "no", "yes"]
     assert "--detectors all" in judge(BLIND).next_step
     assert judge(replace(BLIND, detectors_tried=True)).next_step.startswith("train it on more images")
+
+
+def test_a_network_that_learned_from_a_folder_alone_is_told_to_try_a_pretrained_one() -> None:
+    alone = replace(GOOD, accuracy=0.4, errors=1200, risk=0.58, images_folder="'folder:my images'")
+    assert judge(alone).next_step == (
+        "train on the features of a pretrained network, with dsui embed --backbone hf:facebook/dinov2-small "
+        "--data 'folder:my images' --out features.safetensors, or on more images"
+    )
 
 
 def test_the_worst_foreign_set_decides_and_the_others_are_told() -> None:
@@ -143,6 +150,8 @@ def test_too_few_images_say_so_and_ask_for_more() -> None:
     assert verdict.grade is Grade.not_enough_known
     assert verdict.headline.endswith("12 test images are too few to judge it.")
     assert verdict.next_step == "evaluate it on more test images"
+    held_out = judge(replace(few, part="held-out")).next_step
+    assert held_out == "evaluate it on its test images, with dsui evaluate runs/mine"
     assert not verdict.evidence.enough
     assert verdict.evidence.sentence.startswith("Counted: 12 test images, 1 error, 4 images of cats;")
     assert "Too few for: Is it right? Are its errors found? Are foreign images turned" in verdict.evidence.sentence
@@ -165,6 +174,13 @@ def test_without_foreign_images_or_with_noise_alone_too_little_is_known(foreign:
     verdict = judge(replace(GOOD, foreign=foreign))
     assert verdict.grade is Grade.not_enough_known
     assert verdict.next_step.startswith("dsui evaluate runs/mine --foreign folder:PATH")
+    features = judge(replace(GOOD, foreign=foreign, on_features=True))
+    assert features.next_step.startswith("dsui evaluate runs/mine --foreign features:FILE, with features of images")
+
+
+def test_foreign_images_of_which_none_passes_are_told_in_a_word() -> None:
+    headline = judge(replace(GOOD, foreign=(ForeignSet("photos", 1500, 0.0),))).headline
+    assert "foreign images are turned away (none pass at coverage 0.95)" in headline
 
 
 def test_noise_that_passes_is_reason_enough() -> None:

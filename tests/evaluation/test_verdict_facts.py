@@ -175,6 +175,15 @@ def test_the_score_that_turns_foreign_images_away_is_named(
     assert facts.detectors_tried == bool(DETECTORS & set(passed))
 
 
+def test_a_score_by_which_hardly_fewer_pass_is_not_named(dsui: tuple[RunFacts, list[ResultRow]]) -> None:
+    run, rows = dsui
+    better = {"foreignness": 0.18, "log_density": 0.14}
+    assert known(run, score_rows(rows, better | {"uncertainty": 0.24})).better_for_foreign is None
+    assert known(run, score_rows(rows, better | {"uncertainty": 0.3})).better_for_foreign == BetterScore(
+        "--score log_density", 0.14
+    )
+
+
 def test_a_score_counts_only_if_it_is_known_for_every_foreign_set(dsui: tuple[RunFacts, list[ResultRow]]) -> None:
     run, rows = dsui
     rows = score_rows(rows, {"log_density": 0.1})
@@ -203,7 +212,7 @@ def test_what_passes_is_told_by_the_thresholds_that_the_run_keeps(tmp_path: Path
     assert logits is not None
     kept = own["uncertainty"] <= chosen.value
     assert by_them.saved
-    assert by_them.threshold == f"the saved threshold ({chosen.asked.name})"
+    assert by_them.threshold == f"the saved threshold of {chosen.asked.name}"
     assert by_them.foreign[0].passed == (photos["uncertainty"] <= chosen.value).double().mean().item()
     assert by_them.coverage == pytest.approx(kept.double().mean().item(), rel=1e-12)
     assert by_them.risk == pytest.approx((logits.argmax(1) != labels)[kept].double().mean().item(), rel=1e-12)

@@ -148,6 +148,25 @@ def test_every_figure_can_be_seen_and_has_one_sentence_that_says_how_to_read_it(
         assert figure["width"] > 0.85 * PHONE
 
 
+def test_five_figures_stand_below_each_other_on_a_phone(browser: Browser, report: Path) -> None:
+    """The page of a run that was attacked has five in a section; here others take their class."""
+    browser.show(report, PHONE)
+    widths = browser.evaluate(
+        """[...document.querySelectorAll(".figures")].flatMap(e => {
+            e.className = "figures three-and-pair";
+            return [...e.children].map(figure => figure.getBoundingClientRect().width)})"""
+    )
+    assert min(widths) > 0.85 * PHONE
+
+
+def test_the_verdict_is_read_on_a_phone_without_scrolling_sideways(browser: Browser, report: Path) -> None:
+    browser.show(report, PHONE)
+    hidden = browser.evaluate(
+        """[...document.querySelectorAll("#verdict ~ .scroll")].map(e => e.scrollWidth - e.clientWidth)"""
+    )
+    assert hidden == [0]
+
+
 def test_pictures_fill_their_rows_on_every_screen(browser: Browser, report: Path) -> None:
     for width, columns in ((WIDE, 8), (800, 4), (PHONE, 2)):
         browser.show(report, width)

@@ -145,6 +145,30 @@ def test_lines_of_one_method_are_told_apart_as_in_tables(tmp_path: Path) -> None
         reader.replace(page.replace("{}", ""))
 
 
+def test_sentences_on_calibration_repeat_figures_of_the_tables_beside_them() -> None:
+    text = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
+    section = text.partition("\n## Why are probabilities scaled?\n")[2]
+    tables = " ".join(GENERATED.findall(section))
+    told = DECIMAL.findall(CODE.sub("", GENERATED.sub("", section)))
+    assert len(told) > 3
+    assert set(told) <= set(DECIMAL.findall(tables))
+
+
+def test_a_paragraph_that_names_a_benchmark_repeats_figures_of_its_page() -> None:
+    """Decisions are left out: they tell of earlier forms too."""
+    told: list[str] = []
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for paragraph in re.split(r"\n\s*\n", page.read_text(encoding="utf-8")):
+            pages = {ROOT / name for name in re.findall(r"benchmarks/[\w-]+\.md", paragraph)}
+            if not pages or page.stem == "decisions":
+                continue
+            known = {figure for each in pages for figure in DECIMAL.findall(each.read_text(encoding="utf-8"))}
+            found = DECIMAL.findall(TARGET.sub("", paragraph))
+            assert set(found) <= known, page.relative_to(ROOT)
+            told += found
+    assert len(told) > 4
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "benchmarks").glob("*.md")), ids=lambda page: page.stem)
 def test_a_page_of_benchmarks_names_the_program_that_printed_it(page: Path) -> None:
     program = re.search(

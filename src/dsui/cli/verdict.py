@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,16 +25,31 @@ def verdict_of_rows(run: RunFacts, results: Path, part: str) -> Verdict | None:
 
 
 def print_verdict(console: Console, verdict: Verdict, name: str = "") -> None:
-    """The headline behind the name of the run, an answer with its sentence a line, the counts, and the next step."""
-    from rich.table import Table
+    """The headline behind the name of the run, an answer with its sentence a line, the counts, and the next step.
 
-    answers = Table.grid(padding=(0, 2))
-    for each in verdict.findings:
-        answers.add_row(f"  {each.answer}", each.sentence)
-    answers.add_row("", verdict.evidence.sentence)
-    console.print(f"{name}{verdict.headline}", style="bold")
-    console.print(answers)
+    A line that ends in a command is not broken, so that it can be copied.
+    """
+    answers = [(str(each.answer), each.sentence) for each in verdict.findings]
+    room = max(len(answer) for answer, _ in answers)
+    console.print(_filled(f"{name}{verdict.headline}", console.width), style="bold", soft_wrap=True)
+    for answer, sentence in (*answers, ("", verdict.evidence.sentence)):
+        console.print(_filled(sentence, console.width, f"  {answer:{room}}  "), soft_wrap=True)
     console.print(f"Next: {verdict.next_step}.\n", soft_wrap=True)
+
+
+def _filled(text: str, width: int, label: str = "") -> str:
+    """Lines of at most `width` letters, the first behind `label` and the others below it."""
+    from dsui.evaluation.verdict import NO_BREAK, unbroken
+
+    lines = textwrap.wrap(
+        unbroken(text),
+        width,
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return "\n".join(lines).replace(NO_BREAK, " ")
 
 
 def short_verdict(run: RunFacts) -> str:

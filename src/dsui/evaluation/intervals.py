@@ -26,7 +26,8 @@ def share_interval(share: float, images: int) -> Interval:
         return Interval(0.0, 1.0)
     centre = (share + Z**2 / (2 * images)) / (1 + Z**2 / images)
     half = Z / (1 + Z**2 / images) * math.sqrt(share * (1 - share) / images + Z**2 / (4 * images**2))
-    return Interval(max(0.0, centre - half), min(1.0, centre + half))
+    low, high = max(0.0, centre - half), min(1.0, centre + half)
+    return Interval(min(low, share), max(high, share))  # rounding leaves a little between none and 0
 
 
 def auroc_interval(auroc: float, positives: int, negatives: int) -> Interval:

@@ -59,6 +59,14 @@ GRAVE = {
 """What the answers to the first three questions lead to, the worst one first."""
 
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
+def unbroken(text: str) -> str:
+    """For places where lines are broken: no figure is parted from its %."""
+    return text.replace(" %", f"{NO_BREAK}%")
+
+
 class Evidence(NamedTuple):
     """Whether there were enough images for all answers, and how many there were."""
 

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from dsui.backbones.registry import BACKBONES
+from dsui.data.registry import FOLDER
 from dsui.detectors.registry import names as detector_names
 from dsui.errors import RunError
 from dsui.evaluation.intervals import share_interval
@@ -24,7 +26,7 @@ from dsui.evaluation.reliability import SCALED
 from dsui.evaluation.results import ResultRow, read
 from dsui.evaluation.saved_acceptance import BY, NEGATIVE, POSITIVE, usable_thresholds
 from dsui.evaluation.statistics import Interval
-from dsui.evaluation.verdict_limits import FOUND, PASSED
+from dsui.evaluation.verdict_limits import CLEARLY_FEWER, FOUND, PASSED
 from dsui.runs.acceptance import Thresholds
 from dsui.runs.calibration import stored_calibration
 from dsui.runs.folder import RESULTS
@@ -75,8 +77,11 @@ class Facts:
 
     run: str
     """Its folder, as a shell takes it."""
+    images_folder: str | None = None
+    """The data of a network that learned from a folder of images alone, as a shell takes it: folder:PATH."""
     classes: int
     held_out: int
+    on_features: bool = False
     part: str = "test"
     """The in-domain images: test or held-out."""
     threshold: str = f"coverage {COVERAGE:g}"
@@ -132,9 +137,12 @@ def facts_of_rows(run: RunFacts, rows: Iterable[ResultRow], part: str | None = N
     thresholds = usable_thresholds(run)
     by_them = None if thresholds is None or not _is_by(found.values(), thresholds) else thresholds
     by_score = _foreign_sets(found, POSITIVE if by_them else "fpr95")
+    data = run.config.data
     facts = Facts(
         run=shlex.quote(str(run.path)),
+        images_folder=shlex.quote(data) if data.startswith(FOLDER) and run.config.backbone in BACKBONES else None,
         classes=len(run.classes),
+        on_features=run.config.on_features,
         held_out=_held_out(run),
         part=part,
         images=next(filter(None, map(_in_domain_images, found.values())), 0),
@@ -161,7 +169,7 @@ def facts_of_rows(run: RunFacts, rows: Iterable[ResultRow], part: str | None = N
             *(["--detectors", thresholds.detector] if thresholds.detector else []),
         ]
         return replace(facts, evaluate_again=shlex.join(command))
-    name = f"the saved threshold ({thresholds.asked.name})"
+    name = f"the saved threshold of {thresholds.asked.name}"
     return replace(facts, saved=True, threshold=name, **_of_accepted(errors, thresholds))
 
 
@@ -223,14 +231,15 @@ def _foreign_sets(rows: Rows, metric: str) -> dict[str, dict[str, ForeignSet]]:
 
 
 def _turns_away(by_score: Mapping[str, Mapping[str, ForeignSet]], thresholds: Thresholds | None) -> BetterScore | None:
-    """A score that turns every foreign set away: `FOREIGNNESS` if it does, since it is recommended beforehand; else the
-    one by which the fewest pass."""
+    """A score that turns every foreign set away, and clearly more than now: `FOREIGNNESS` if it does, since it is
+    recommended beforehand; else the one by which the fewest pass."""
     worst = {
         score: max(each.passed for each in sets.values())
         for score, sets in by_score.items()
         if _can_be_chosen(score, thresholds) and sets.keys() == by_score.get(SCORE, {}).keys()
     }
-    good = {score: passed for score, passed in worst.items() if passed <= PASSED[1]}
+    now = max((each.passed for each in by_score.get(SCORE, {}).values()), default=0.0)
+    good = {score: passed for score, passed in worst.items() if passed <= min(PASSED[1], CLEARLY_FEWER * now)}
     if FOREIGNNESS in good:
         return BetterScore(_option(FOREIGNNESS), good[FOREIGNNESS])
     return min((BetterScore(_option(score), passed) for score, passed in good.items()), key=_share, default=None)

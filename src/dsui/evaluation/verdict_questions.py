@@ -16,8 +16,6 @@ from dsui.evaluation.verdict_facts import NOISE, BetterScore, Facts, ForeignSet
 from dsui.evaluation.verdict_limits import FEW_ERRORS, FEWEST, FEWEST_FOR_THRESHOLD, FOUND, MISCALIBRATED, PASSED, RIGHT
 from dsui.runs.temperature import FEWEST_IMAGES
 
-LEARN = "train it on more images, or compare another --method"
-
 
 class Answer(StrEnum):
     yes = "yes"
@@ -71,7 +69,7 @@ def right(facts: Facts) -> Finding:
     said = f"It is right in {percent(facts.accuracy)} of {facts.images:,} {facts.part} images ({between(whole)})"
     accepted = "" if facts.risk is None else f", and in {percent(share)} of those it accepts"
     sentence = f"{said}{accepted}."
-    step = "train it on more images or for longer (--set epochs=N)"
+    step = _learn(facts, "for longer (--set epochs=N)")
     if answer is Answer.unknown or (answer is not Answer.no and facts.images < FEWEST):
         reason = f"{facts.images:,} {facts.part} images are too few to judge it"
         return Finding(question, Answer.unknown, sentence, reason, _more_images(facts), True)
@@ -117,7 +115,7 @@ def errors_found(facts: Facts) -> Finding:
     hardly = "are hardly" if answer is Answer.no else "are not always"
     reason = f"its errors {hardly} more uncertain than its correct predictions ({figure})"
     better = facts.better_for_errors
-    step = LEARN if better is None else _use(facts, better, f"AUROC {percent(better.share)}")
+    step = _learn(facts) if better is None else _use(facts, better, f"AUROC {percent(better.share)}")
     return Finding(question, Answer.partly if most <= FEW_ERRORS else answer, sentence, reason, step)
 
 
@@ -125,7 +123,7 @@ def _nothing_to_compare(question: Question, facts: Facts) -> Finding:
     """Every prediction is right, or every one is wrong."""
     if facts.errors:
         sentence = "It made nothing but errors, so nothing tells them apart."
-        return Finding(question, Answer.unknown, sentence, "it is never right", LEARN)
+        return Finding(question, Answer.unknown, sentence, "it is never right", _learn(facts))
     most = share_interval(0.0, facts.images).high
     sentence = (
         f"It made no error in {facts.images:,} images, so there was none to find; up to {percent(most)} of such images "
@@ -140,7 +138,8 @@ def _nothing_to_compare(question: Question, facts: Facts) -> Finding:
 def foreign_turned_away(facts: Facts) -> Finding:
     """Are foreign images rejected at the threshold? The worst set decides; noise alone shows little."""
     question = Question.foreign
-    ask = f"dsui evaluate {facts.run} --foreign folder:PATH, with images that may come and do not belong"
+    kind, what = ("features:FILE", "features of images") if facts.on_features else ("folder:PATH", "images")
+    ask = f"dsui evaluate {facts.run} --foreign {kind}, with {what} that may come and do not belong"
     if not facts.foreign:
         sentence = "No foreign images were evaluated."
         return Finding(question, Answer.unknown, sentence, "no foreign images were shown to it", ask)
@@ -149,7 +148,7 @@ def foreign_turned_away(facts: Facts) -> Finding:
     worst, answer = min(judged, key=lambda pair: (order.index(pair[1]), -pair[0].passed))
     listed = ", ".join(f"{percent(each.passed)} of {each.name} ({between(each.interval)})" for each in facts.foreign)
     sentence = f"At {facts.threshold} these foreign images pass: {listed}."
-    passing = f"{percent(worst.passed)} of {worst.phrase} pass at {facts.threshold}"
+    share = percent(worst.passed)
     if answer is Answer.unknown:
         reason = f"{worst.images:,} images of {worst.name} are too few to say whether foreign images are turned away"
         step = f"evaluate it on more images of {worst.name}"
@@ -157,8 +156,11 @@ def foreign_turned_away(facts: Facts) -> Finding:
     if answer is Answer.yes:
         if all(each.name == NOISE for each in facts.foreign):
             return Finding(question, Answer.unknown, sentence, "noise alone was tried as foreign images", ask)
-        return Finding(question, answer, sentence, f"foreign images are turned away (at most {passing})")
-    return Finding(question, answer, sentence, passing, _against_foreign(facts))
+        passing = f"at most {share} of {worst.name} pass" if worst.passed else "none pass"
+        reason = f"foreign images are turned away ({passing} at {facts.threshold})"
+        return Finding(question, answer, sentence, reason)
+    reason = f"{share} of {worst.phrase} pass at {facts.threshold}"
+    return Finding(question, answer, sentence, reason, _against_foreign(facts))
 
 
 def _turned_away(foreign: ForeignSet) -> Answer:
@@ -168,10 +170,10 @@ def _turned_away(foreign: ForeignSet) -> Answer:
 
 def _against_foreign(facts: Facts) -> str:
     if (better := facts.better_for_foreign) is not None:
-        return _use(facts, better, f"at most {percent(better.share)} pass")
+        return _use(facts, better, f"at most {percent(better.share)} pass" if better.share else "none pass")
     if not facts.detectors_tried:
         return f"look for a better score with dsui evaluate {facts.run} --detectors all"
-    return LEARN
+    return _learn(facts)
 
 
 def calibrated(facts: Facts) -> Finding:
@@ -214,8 +216,20 @@ def _use(facts: Facts, better: BetterScore, reached: str) -> str:
     return f"use {better.option} ({reached}): dsui threshold {facts.run} --coverage 0.95 {better.option} --save"
 
 
+def _learn(facts: Facts, otherwise: str = "compare another --method") -> str:
+    """Few photographs teach a network little, and one that has seen millions much; docs/guide.md has figures."""
+    if facts.images_folder is None:
+        return f"train it on more images, or {otherwise}"
+    return (
+        "train on the features of a pretrained network, with dsui embed --backbone hf:facebook/dinov2-small "
+        f"--data {facts.images_folder} --out features.safetensors, or on more images"
+    )
+
+
 def _more_images(facts: Facts) -> str:
-    return f"evaluate it on more {facts.part} images"
+    if facts.part == "test":
+        return "evaluate it on more test images"
+    return f"evaluate it on its test images, with dsui evaluate {facts.run}"
 
 
 def count(number: int, thing: str) -> str:

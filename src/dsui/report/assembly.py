@@ -18,7 +18,7 @@ from dsui.progress import Progress, silent
 from dsui.report.figures import embedding
 from dsui.report.overview import comparison_section, provenance_section, results_section
 from dsui.report.run_data import RunData, collect_run_data, evaluated_foreign_sets, read_run_results
-from dsui.report.run_section import PARTS, run_section, scores_section
+from dsui.report.run_section import PARTS, run_section
 from dsui.report.section import Section, slug
 from dsui.report.verdict_section import verdict_section
 from dsui.runs.model import RunFacts
@@ -68,15 +68,9 @@ def sections(
     others_beside = [read_run_results(name, facts) for name, facts in zip(shown[len(runs) :], beside, strict=True)]
     all_results = [*detailed, *others_beside]
     rows = [row for results in all_results for row in results.rows]
-    only_run = len(all_results) == 1
-    if only_run:
-        scores = scores_section(detailed[0])
-        head = [Section("results", "Results", scores.paragraphs, scores.tables)]
-    else:
-        head = [results_section(rows)]
-    head.insert(0, verdict_section(detailed))
-    head.append(comparison_section(rows, _attack_command([*runs, *beside], root, skip_bad)))
-    run_sections = [run_section(data, only_run, _part_counter(data, progress)) for data in detailed]
+    attack = _attack_command([*runs, *beside], root, skip_bad)
+    head = [verdict_section(detailed), results_section(rows), comparison_section(rows, attack)]
+    run_sections = [run_section(data, _part_counter(data, progress)) for data in detailed]
     return [*head, *run_sections, provenance_section(all_results)]
 
 

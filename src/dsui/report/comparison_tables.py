@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dsui.evaluation.paper_tables import PaperRow
+from dsui.evaluation.reliability import SCALED
 from dsui.evaluation.results import ResultRow
 from dsui.report.columns import Figure, figure_of
 from dsui.report.comparison import available, compare
@@ -84,7 +85,7 @@ def compare_by_question(
         f"{subject}: {homes[0]}" if len(homes) == 1 else subject,
         tuple(tables),
         labels.legend,
-        " ".join(filter(None, (whole.note, _recommended_note(figures)))),
+        " ".join(filter(None, (whole.note, _words_note(figures)))),
         (*(line.label for line in whole.lines), *labels.long),
     )
 
@@ -97,11 +98,15 @@ def run_by_question(rows: Sequence[ResultRow], *, every_stream: bool, every_atta
     figures = usual_figures(available(rows), rows, every_score=True, every_attack=every_attack)
     chosen = [each for each in figures if every_stream or each.task != "accuracy" or each.score in {STREAM, None}]
     tables = compare_by_question(rows, chosen)
-    return replace(tables, title=run_title(rows[0]), legend=Legend("", ()), note=_recommended_note(chosen))
+    return replace(tables, title=run_title(rows[0]), legend=Legend("", ()), note=_words_note(chosen))
 
 
-def _recommended_note(figures: Iterable[Figure]) -> str:
-    return f"{MARK} the recommended score." if any(figure.score == STAND_IN for figure in figures) else ""
+def _words_note(figures: Sequence[Figure]) -> str:
+    """What the mark and the word "scaled" mean, where they stand."""
+    notes = [f"{MARK} the recommended score."] if any(figure.score == STAND_IN for figure in figures) else []
+    if any(figure.metric.startswith(SCALED) for figure in figures):
+        notes.append("Scaled: by the run's temperature, as `dsui predict` states probabilities.")
+    return " ".join(notes)
 
 
 def _question_table(question: Question, figures: Iterable[Figure], cases: list[_Case], lines: Sequence[Line]) -> Table:

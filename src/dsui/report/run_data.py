@@ -99,7 +99,8 @@ def collect_run_data(name: str, key: str, evaluation: Evaluation, foreign: Seque
     read_rows, computed, remarks = _rows(name, evaluation, others, len(own.labels))
     log = read_log(facts.path / LOG)
     theirs = replace(_score_images(evaluation, shown, points), name=title)
-    traded = measure_tradeoff(evaluation, {title: shown, "noise": sources.noise()}, remarks.append)
+    passing = {title: shown} | {other: sources.foreign(other) for other in others} | {"noise": sources.noise()}
+    traded = measure_tradeoff(evaluation, passing, remarks.append)
     rows = [replace(row, run=name) for row in (*read_rows, *computed)]
     return RunData(name, facts, rows, len(read_rows), [*remarks, *log.problems], key, own, theirs, traded, log.epochs)
 

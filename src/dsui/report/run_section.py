@@ -40,10 +40,10 @@ SMALLEST_EMBEDDING = 10
 STREAMS = {"": "", "density_": " of the density stream"}
 
 
-def run_section(data: RunData, only_run: bool, part_done: Callable[[], None] = lambda: None) -> Section:
-    """`only_run`: its scores are at the head of the page already. `part_done` is called after each of `PARTS`."""
+def run_section(data: RunData, part_done: Callable[[], None] = lambda: None) -> Section:
+    """`part_done` is called after each of `PARTS`."""
     config, own = data.facts.config, data.own
-    sections = [] if only_run else [scores_section(data)]
+    sections = [_scores(data)]
     for build in (_errors, _foreign, _thresholds, _densities, _features, _images, _training):
         if (section := build(data)) is not None:
             sections.append(section)
@@ -57,16 +57,10 @@ def run_section(data: RunData, only_run: bool, part_done: Callable[[], None] = l
     return Section(data.key, f"Run {data.name}", [summary], sections=sections)
 
 
-def scores_section(data: RunData) -> Section:
+def _scores(data: RunData) -> Section:
     rows = [row for row in data.rows if row.task != "fgsm" and row.method == data.facts.config.method]
-    counts = {
-        f"{row.task}{f' ({row.foreign})' if row.task == 'ood' else ''}: {row.n_positive:,} of "
-        f"{row.n_positive + row.n_negative:,} images": None
-        for row in rows
-        if row.n_positive is not None and row.n_negative is not None
-    }
-    explanation = f"Every score is an uncertainty. The images it has to find: {'; '.join(counts)}."
-    return Section(f"{data.key}-scores", "Scores", [explanation], [to_html(run_table(rows))])
+    explanation = "Every score is an uncertainty: it should be larger for errors and foreign images than for others."
+    return Section(f"{data.key}-scores", "All scores", [explanation], [to_html(run_table(rows))])
 
 
 def _errors(data: RunData) -> Section:

@@ -63,6 +63,8 @@ TERMS = (
     Term("calibrated", "right as often as its confidence says", "calibrat(?:ed|ion)"),
     Term("ECE", "expected calibration error: the mean distance between confidence and accuracy"),
     Term("NLL", "negative log-likelihood: the mean of -ln of the probability given to the true class"),
+    Term("scaled", "of the probabilities that users see: softmax(y / T), T fitted to held-out images",
+         "scaled (?:NLL|ECE)"),
     Term("Brier", "mean squared distance between the probabilities and the truth"),
     Term("nats", "unit of a natural logarithm"),
     Term("Gaussian", "the bell curve of a mean and a deviation", "Gaussians?"),

@@ -11,6 +11,8 @@ from dsui.report.tables import Column, Entry, Line, Table
 from dsui.runs.acceptance import Thresholds
 
 CORNER = "accepting by"
+MARK = "*"
+"""Behind the thresholds that the run keeps."""
 
 
 def threshold_table(
@@ -46,7 +48,7 @@ def threshold_csv(effects: Sequence[Effect], scores: Sequence[str]) -> str:
 
 def _label(effect: Effect, saved: Thresholds | None) -> str:
     is_saved = effect.thresholds is not None and effect.thresholds == saved
-    return effect.criterion.name + " (saved)" * is_saved
+    return effect.criterion.name + f" {MARK}" * is_saved
 
 
 def _cells(effect: Effect, scores: Sequence[str]) -> list[Entry]:
@@ -73,8 +75,10 @@ def _two(scores: Sequence[str]) -> list[str]:
 
 
 def _saved(effects: Sequence[Effect], saved: Thresholds | None) -> list[str]:
-    if saved is None or any(each.thresholds == saved for each in effects):
+    if saved is None:
         return []
+    if any(each.thresholds == saved for each in effects):
+        return [f"{MARK} saved in the run."]
     return [f"Saved in the run: {saved.description}, by {saved.asked.name}."]
 
 

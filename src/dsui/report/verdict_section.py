@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dsui.evaluation.verdict import Verdict, judge
+from dsui.evaluation.verdict import Verdict, judge, unbroken
 from dsui.evaluation.verdict_facts import facts_of_rows
 from dsui.report.html_table import text_table
 from dsui.report.run_data import RunData
@@ -19,8 +19,8 @@ def verdict_section(runs: Sequence[RunData]) -> Section:
     answers = [_answers(name, verdict) for name, verdict in verdicts.items()]
     if len(runs) == 1:
         (verdict,) = verdicts.values()
-        return Section("verdict", "Verdict", [verdict.headline, f"Next: {verdict.next_step}."], answers)
-    lines = [(name, [verdict.headline, verdict.next_step]) for name, verdict in verdicts.items()]
+        return Section("verdict", "Verdict", [unbroken(verdict.headline), f"Next: {verdict.next_step}."], answers)
+    lines = [(name, [unbroken(verdict.headline), verdict.next_step]) for name, verdict in verdicts.items()]
     summary = text_table("Whether to use each run", "run", ["verdict", "next step"], lines)
     folded = [FoldedTable("The answers behind the verdicts", "".join(answers))]
     return Section("verdict", "Verdict", tables=[summary], folded_tables=folded)
@@ -33,7 +33,7 @@ def _verdict(run: RunData) -> Verdict:
 
 
 def _answers(name: str, verdict: Verdict) -> str:
-    lines = [(str(each.question), [str(each.answer), each.sentence]) for each in verdict.findings]
+    lines = [(str(each.question), [str(each.answer), unbroken(each.sentence)]) for each in verdict.findings]
     enough = "yes" if verdict.evidence.enough else "no"
-    lines.append((EVIDENCE, [enough, verdict.evidence.sentence]))
+    lines.append((EVIDENCE, [enough, unbroken(verdict.evidence.sentence)]))
     return text_table(f"{name}: the answers", "question", ["answer", "what was measured"], lines)

@@ -47,7 +47,7 @@ def draw_dots(axes: Axes, places: Sequence[str], rows: Rows, table: Table, unit:
         shown = [(place, cell) for place, cell in enumerate(line.cells) if cell.mean is not None]
         axes.errorbar(
             [unit.scale * (cell.mean or 0.0) for _, cell in shown],
-            [edges[place] + GAP / 2 + STEP * (rows[place].index(line.label) + 0.5) for place, _ in shown],
+            [sum(edges[place : place + 2]) / 2 + STEP * _below(rows[place], line.label) for place, _ in shown],
             xerr=[math.nan if cell.deviation is None else unit.scale * cell.deviation for _, cell in shown],
             color=mark.color,
             linestyle="none",
@@ -64,6 +64,11 @@ def draw_dots(axes: Axes, places: Sequence[str], rows: Rows, table: Table, unit:
     for edge in edges[1:-1]:
         axes.axhline(edge, color=FAINT, linewidth=0.5)
     axes.set_xlim(panel_limits(axes.get_xlim(), table, unit))
+
+
+def _below(labels: Sequence[str], label: str) -> float:
+    """How many methods below the middle of its row a method stands."""
+    return labels.index(label) - (len(labels) - 1) / 2
 
 
 def _edges(rows: Rows) -> list[float]:

@@ -21,6 +21,8 @@ from dsui.report.figures.canvas import (
 from dsui.report.figures.names import shorten
 
 NAMED_CLASSES = 20
+MOST_TICKS = 5
+"""More figures of this length would touch each other."""
 AROUND, ROW = 0.8, 0.2
 """Inches of the axis with its label, and of a class."""
 READING = (
@@ -59,6 +61,7 @@ def profile(name: str, classes: Sequence[str], normal: Tensor, abnormal: Tensor,
     if named:
         axes.set_yticks(numbers, [*map(shorten, classes)])
     axes.set(ylim=(len(classes) - 0.5, -0.5), ylabel="class", xlabel="log-density (nats)")
+    axes.locator_params(axis="x", nbins=MOST_TICKS)
     add_legend_below(figure, axes)
     caption = "Class densities of the densest in-domain image and of the least dense foreign one."
     return Drawing(name, figure, caption, f"{'. '.join(descriptions)}.", READING)
