@@ -187,7 +187,7 @@ def test_uneven_classes_and_a_single_image_are_remarked_and_are_no_problem(tmp_p
     assert report.splits[0].uneven
     assert report.remarks == (
         "Classes are uneven: dog has 1 training image and bee 41; --balance logits makes them count alike.",
-        "dog has a single training image, so none can be held out; add images, or train with --calibration 0.",
+        "dog has a single training image; it is trained on, and none is held out to choose thresholds with.",
     )
     even = check(f"folder:{folder_of(tmp_path / 'b', ant=5, bee=14)}")
     assert (even.splits[0].uneven, even.remarks) == (False, ())

@@ -20,7 +20,7 @@ from dsui.data.features import feature_set, has_test_rows
 from dsui.data.folder import folder_set, is_split, readable_files, split_files
 from dsui.data.passed_over import PassedOver, passed_over
 from dsui.data.registry import FEATURES, FOLDER, SPLITS, dataset_info, default_root, folder_path, own_path
-from dsui.data.unevenness import is_uneven, sentence
+from dsui.data.unevenness import is_uneven, sentence, single_images
 from dsui.errors import DataError
 from dsui.progress import Progress, silent
 
@@ -156,16 +156,8 @@ def _remarks(train: SplitReport) -> tuple[str, ...]:
     """On the classes of a user's own training images, as far as all could be read."""
     if train.problems:
         return ()
-    single = [name for name, count in train.per_class.items() if count == 1]
-    alone = None
-    if single:
-        others = f" and {len(single) - 1} more" if len(single) > 1 else ""
-        alone = (
-            f"{single[0]}{others} {'has' if len(single) == 1 else 'have'} a single training image, so none can be held "
-            "out; add images, or train with --calibration 0."
-        )
     one = f"There is one class, {next(iter(train.per_class))}; a classifier needs two or more."
-    found = (one if len(train.per_class) == 1 else None, sentence(train.per_class), alone)
+    found = (one if len(train.per_class) == 1 else None, sentence(train.per_class), single_images(train.per_class))
     return tuple(filter(None, found))
 
 
