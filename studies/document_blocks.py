@@ -51,7 +51,13 @@ EXPERIMENTS: dict[str, Callable[[Path], str]] = {
 }
 FILES = {"transfer-detectors": "transfer"}
 """The rows of an experiment that has no file of its own name."""
-CAPTIONS = {"transfer-selection": "Means over {} draws.", "transfer": "Mean ± deviation over {} draws."}
+CAPTIONS = {
+    "transfer-selection": "Means over {} draws.",
+    "transfer": "Mean ± deviation over {} draws.",
+    "estimator": "Mean ± deviation over {} splits, of foreign samples over 5 of them. A split without an error has no "
+    f"errors AUROC. {DIFFERENT} differs from DensityClassifier, {ALIKE} does not (t-test corrected for splits that "
+    f"share samples, p < {LEVEL}, Holm-corrected over {estimator.TESTS} tests).",
+}
 NO_RUNS = Entry().text
 
 

@@ -187,12 +187,24 @@ def test_uneven_classes_and_a_single_image_are_remarked_and_are_no_problem(tmp_p
     assert report.splits[0].uneven
     assert report.remarks == (
         "Classes are uneven: dog has 1 training image and bee 41; --balance logits makes them count alike.",
-        "dog has a single training image, so none can be held out; add images, or train with --calibration 0.",
+        "dog has a single training image; it is trained on, and none is held out to choose thresholds with.",
     )
     even = check(f"folder:{folder_of(tmp_path / 'b', ant=5, bee=14)}")
     assert (even.splits[0].uneven, even.remarks) == (False, ())
     one = check(f"folder:{folder_of(tmp_path / 'c', ant=5)}")
     assert one.remarks == ("There is one class, ant; a classifier needs two or more.",)
+
+
+def test_images_of_which_a_square_shows_less_than_half_are_remarked(tmp_path: Path) -> None:
+    path = folder_of(tmp_path, ant=3, bee=3)
+    for number, size in enumerate([(17, 8), (8, 17), (16, 8)]):
+        Image.new("L", size).save(path / "train" / "ant" / f"{number}.png")
+    report = check(f"folder:{path}")
+    assert report.splits[0].elongated == 2, "twice as long as wide is half, not less"
+    assert report.remarks == (
+        "Of 2 of 6 training images the central square shows less than half; with --fit letterbox all of an image is "
+        "seen.",
+    )
 
 
 def test_files_that_are_passed_over_are_named_with_the_reason(tmp_path: Path) -> None:

@@ -108,6 +108,9 @@ def test_a_run_that_held_nothing_out_says_so() -> None:
         held_out_images(RUN, UNEVEN)
 
 
-def test_a_class_of_one_image_cannot_be_shared() -> None:
-    with pytest.raises(DsuiError, match="class 1 has a single training image"):
-        training_images(replace(RUN, held_out=0.5), numbered([0, 0, 0, 1]))
+def test_the_only_image_of_a_class_is_trained_on_and_other_classes_still_give_some() -> None:
+    run, images = replace(RUN, held_out=0.5), numbered([0, 0, 0, 0, 1])
+    assert training_images(run, images).labels.tolist() == [0, 0, 1]
+    assert held_out_images(run, images).labels.tolist() == [0, 0]
+    with pytest.raises(DsuiError, match=r"no class of .* has two training images, so none can be held out"):
+        training_images(run, numbered([0, 1]))

@@ -130,7 +130,7 @@ def test_it_is_cloned_pickled_searched_calibrated_and_part_of_a_pipeline(fitted:
     assert calibrated.score(TEST, TRUTH) > 0.9
 
 
-@pytest.mark.parametrize(("names", "label"), [(np.arange(3) * 2, -1), (NAMES, "unknown")], ids=["numbers", "text"])
+@pytest.mark.parametrize(("names", "label"), [(np.arange(3) * 2.0, -1), (NAMES, "unknown")], ids=["numbers", "text"])
 def test_the_most_uncertain_samples_get_the_reject_label(names: Any, label: Any) -> None:
     model = DensityClassifier(reject_label=label, coverage=0.8).fit(TRAIN, names[LABELS])
     said = model.predict(TEST)
@@ -224,6 +224,11 @@ def test_constant_inputs_and_classes_of_one_sample_do_no_harm() -> None:
         ({"reject_label": 2}, LABELS, "reject_label 2 is one of the classes"),
         ({}, np.full(len(LABELS), 4), "all samples are of one class, 4; a classifier needs at least two classes"),
         ({"reject_label": -1}, np.where(np.arange(len(LABELS)) == 5, 9, LABELS), "class 9 has one sample; to choose"),
+        (
+            {"reject_label": -1, "coverage": 0.995},
+            LABELS,
+            "takes at least 199 samples and there are 106; choose a lower",
+        ),
     ],
 )
 def test_each_mistake_of_a_caller_is_one_sentence(chosen: dict[str, Any], labels: Any, sentence: str) -> None:

@@ -18,14 +18,21 @@ from dsui.runs.config import RunConfig
 from dsui.runs.images import held_out_images, training_images
 from dsui.runs.weights import load_weights, read_metadata
 from dsui.training.distributed import World
-from dsui.training.early_stopping import EarlyStopping
+from dsui.training.early_stopping import EarlyStopping, first_epoch
 from dsui.training.loop import InterruptedRun, fit
 from dsui.training.reporter import SilentReporter
 from dsui.training.trainer import Trainer
 from tests.support.digit_runs import CPU, digit_config
 
-RISING: dict[str, Any] = {"epochs": 30, "patience": 3, "held_out": 0.3, "peak_rate": 0.03, "rate_warm_up": 1}
-"""On few digits this rate overfits, so that the held-out loss rises again."""
+RISING: dict[str, Any] = {
+    "epochs": 30,
+    "batch": 16,
+    "patience": 3,
+    "held_out": 0.3,
+    "peak_rate": 0.03,
+    "rate_warm_up": 1,
+}
+"""On few digits this rate overfits, so that the held-out loss rises again. An epoch has 10 steps."""
 
 
 class Listening(SilentReporter):
@@ -67,6 +74,18 @@ def test_the_best_of_equal_losses_is_the_first_and_patience_counts_from_it() -> 
         ended.append(stopping.is_over(epoch))
     assert ended == [False, False, False, False, True, False]
     assert (stopping.epoch, stopping.loss, stopping.weights["weight"].item()) == (5, 1.0, 5.0)
+
+
+def test_patience_counts_when_the_rate_has_warmed_up_and_batch_norms_have_forgotten_the_start() -> None:
+    recipe = config(rate_warm_up=7).recipe
+    assert [first_epoch(recipe, steps) for steps in (2, 5, 10, 1000)] == [24, 9, 6, 6]
+    stopping, ended = EarlyStopping(2, first=4), []
+    for epoch, loss in enumerate([1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]):
+        stopping.see(epoch, loss, {})
+        ended.append(stopping.is_over(epoch))
+    assert ended == [False, False, False, False, False, False, True]
+    assert str(stopping.sentence(9)).startswith("Stopped after epoch 7 of 9: the weights of epoch 1 are kept")
+    assert str(stopping.sentence(7)).startswith("The weights of epoch 1 are kept")
 
 
 @pytest.mark.parametrize("average", ["none", "ema"])

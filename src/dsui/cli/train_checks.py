@@ -112,7 +112,7 @@ def print_notes(
     notes = [*_notes_on_files(whole), *chosen]
     if config.data.startswith(FOLDER) and config.recipe.name == train_choices.RECIPE:
         notes.append(train_choices.length(config))
-    notes += _notes_on_classes(config, images)
+    notes += _notes_on_classes(config, whole, images)
     if not has_test:
         rest = "`dsui evaluate` needs --on held-out" if config.held_out else "there are no images to evaluate it with"
         notes.append(f"{config.data} has no folder test, so {rest}.")
@@ -120,7 +120,7 @@ def print_notes(
         notes.append(f"{config.backbone} takes long without a GPU; begin with --backbone small.")
     batch, count = config.recipe.batch, len(images.labels)
     steps = count // batch
-    if 0 < steps < FEW_STEPS:
+    if 0 < steps < FEW_STEPS and (config.recipe.name != train_choices.RECIPE or batch > train_choices.SMALLEST_BATCH):
         per_epoch = f"{steps} step{'s' * (steps > 1)} of {batch}"
         notes.append(
             f"{count} images make only {per_epoch} an epoch; --set batch={max(2, batch // 4)} makes more steps."
@@ -129,17 +129,23 @@ def print_notes(
         print_line(note, err=True)
 
 
-def _notes_on_classes(config: RunConfig, images: ImageSet) -> list[str]:
-    """About classes of uneven size in a user's own data, unless they are balanced, and about classes whose mixtures
-    have too few images to start from."""
+def _notes_on_classes(config: RunConfig, whole: ImageSet, images: ImageSet) -> list[str]:
+    """About classes of uneven size in a user's own data, unless they are balanced, about classes of a single image, and
+    about classes whose mixtures have too few images to start from."""
+    from dsui.data.unevenness import sentence, single_images
+    from dsui.runs.images import known_images
+
+    per_class = _per_class(images)
+    uneven = sentence(per_class) if config.data.startswith(OWN) and config.recipe.balance == "none" else None
+    single = single_images(_per_class(known_images(config, whole))) if config.held_out else None
+    return list(filter(None, (uneven, single, _note_on_mixtures(config, per_class))))
+
+
+def _per_class(images: ImageSet) -> dict[str, int]:
     import torch
 
-    from dsui.data.unevenness import sentence
-
     counts = torch.bincount(images.labels, minlength=len(images.classes)).tolist()
-    per_class = dict(zip(images.classes, counts, strict=True))
-    uneven = sentence(per_class) if config.data.startswith(OWN) and config.recipe.balance == "none" else None
-    return list(filter(None, (uneven, _note_on_mixtures(config, per_class))))
+    return dict(zip(images.classes, counts, strict=True))
 
 
 def _note_on_mixtures(config: RunConfig, per_class: dict[str, int]) -> str | None:

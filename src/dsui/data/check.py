@@ -20,7 +20,7 @@ from dsui.data.features import feature_set, has_test_rows
 from dsui.data.folder import folder_set, is_split, readable_files, split_files
 from dsui.data.passed_over import PassedOver, passed_over
 from dsui.data.registry import FEATURES, FOLDER, SPLITS, dataset_info, default_root, folder_path, own_path
-from dsui.data.unevenness import is_uneven, sentence
+from dsui.data.unevenness import is_uneven, sentence, single_images
 from dsui.errors import DataError
 from dsui.progress import Progress, silent
 
@@ -36,6 +36,8 @@ MEAN_TOLERANCE = 1e-3
 """Published means have four digits (0.00005), and JPEG decoders differ in few pixels by one grey level (0.004). Red and
 blue, which a wrong channel order swaps, differ by more than 0.01 in every colour set."""
 BLOCK = 1024
+ELONGATED = 2
+"""Times as long as wide."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class SplitReport:
     """What one split holds. `problems` are clauses, none for a split as published.
 
     The files of a user's own folder differ in shape, so `sizes` and `modes` describe them: smallest and largest
-    (width, height) by number of pixels, and Pillow's modes, such as L for grey.
+    (width, height) by number of pixels, and Pillow's modes, such as L for grey. `elongated` counts those of which a
+    square shows less than half.
     """
 
     split: str
@@ -55,6 +58,7 @@ class SplitReport:
     skipped: tuple[SkippedFile, ...] = ()
     sizes: tuple[tuple[int, int], tuple[int, int]] | None = None
     modes: tuple[str, ...] = ()
+    elongated: int = 0
     unreadable: tuple[SkippedFile, ...] = ()
 
     @property
@@ -153,19 +157,20 @@ def _check_folder(name: str, skip_bad: bool, progress: Progress) -> Report:
 
 
 def _remarks(train: SplitReport) -> tuple[str, ...]:
-    """On the classes of a user's own training images, as far as all could be read."""
+    """On the classes of a user's own training images and their shapes, as far as all could be read."""
     if train.problems:
         return ()
-    single = [name for name, count in train.per_class.items() if count == 1]
-    alone = None
-    if single:
-        others = f" and {len(single) - 1} more" if len(single) > 1 else ""
-        alone = (
-            f"{single[0]}{others} {'has' if len(single) == 1 else 'have'} a single training image, so none can be held "
-            "out; add images, or train with --calibration 0."
-        )
     one = f"There is one class, {next(iter(train.per_class))}; a classifier needs two or more."
-    found = (one if len(train.per_class) == 1 else None, sentence(train.per_class), alone)
+    cut = (
+        f"Of {train.elongated:,} of {train.images:,} training images the central square shows less than half; with "
+        "--fit letterbox all of an image is seen."
+    )
+    found = (
+        one if len(train.per_class) == 1 else None,
+        sentence(train.per_class),
+        single_images(train.per_class),
+        cut if train.elongated else None,
+    )
     return tuple(filter(None, found))
 
 
@@ -200,6 +205,7 @@ def _check_folder_split(path: Path, split: str, skip_bad: bool, progress: Progre
         skipped=images.skipped,
         sizes=(sizes[0], sizes[-1]),
         modes=tuple(sorted({head.mode for head in headers})),
+        elongated=sum(max(size) > ELONGATED * min(size) for size in sizes),
     )
 
 

@@ -32,6 +32,7 @@ from dsui.data.info import missing_folder
 from dsui.data.read_all import read_all
 from dsui.data.split_rule import chosen_for_test
 from dsui.errors import DataError
+from dsui.resources import usable_processors
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def readable_files(files: list[Path], channels: int, skip_bad: bool) -> tuple[li
     faults = [_fault(read_header, file) for file in files]
     if skip_bad:
         decode = partial(decode_image, channels=channels)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(usable_processors()) as pool:
             faults = list(pool.map(lambda file, fault: fault or _fault(decode, file), files, faults))
     bad = [SkippedFile(file, str(fault)) for file, fault in zip(files, faults, strict=True) if fault]
     if bad and not skip_bad:

@@ -11,7 +11,6 @@ through worker processes and pinned buffers. Both give the same batches for the 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
@@ -25,6 +24,7 @@ from dsui.data.dataset import ImageSet, MemorySet
 from dsui.data.features import hold_features
 from dsui.data.folder import FolderSet
 from dsui.errors import DataError
+from dsui.resources import available_memory, usable_processors
 
 BLOCK = 4096
 PREFETCHED_BATCHES = 4
@@ -137,7 +137,7 @@ def open_loader(
     needed = len(images.labels) * channels * height * width * (4 if hold_features(images) else 1)
     if needed <= (memory_budget if memory_budget is not None else _free_memory(device) // 2):
         return ResidentLoader(images, device)
-    return StreamedLoader(images, device, os.cpu_count() or 1 if workers is None else workers)
+    return StreamedLoader(images, device, usable_processors() if workers is None else workers)
 
 
 class _Order:
@@ -180,7 +180,4 @@ def _whole(images: ImageSet) -> Tensor:
 
 
 def _free_memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    pages = "SC_AVPHYS_PAGES" if "SC_AVPHYS_PAGES" in os.sysconf_names else "SC_PHYS_PAGES"
-    return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_memory()

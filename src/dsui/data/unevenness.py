@@ -1,4 +1,4 @@
-"""Whether the classes of a user's own images are of uneven size, and what to do."""
+"""Whether the classes of a user's own images are of uneven size, or have a single image, and what that means."""
 
 from __future__ import annotations
 
@@ -25,3 +25,12 @@ def sentence(per_class: Mapping[str, int]) -> str | None:
         f"Classes are uneven: {small} has {images} and {large} {per_class[large]:,}; "
         "--balance logits makes them count alike."
     )
+
+
+def single_images(per_class: Mapping[str, int]) -> str | None:
+    """For the user, of the number of training images of each class; None where no class has only one."""
+    single = [name for name, count in per_class.items() if count == 1]
+    if not single:
+        return None
+    have = f"{single[0]} has" if len(single) == 1 else f"{len(single):,} classes, {single[0]} among them, have"
+    return f"{have} a single training image; it is trained on, and none is held out to choose thresholds with."

@@ -99,7 +99,7 @@ def _files(images: ImageSet) -> list[tuple[str, str, int]]:
 
 def _parts(images: ImageSet, share: float) -> tuple[Tensor, Tensor]:
     """Indices to train on and indices held out, ascending; the same share of every class, and at least one image of it
-    on each side."""
+    on each side. The only image of a class is trained on."""
     if not 0 < share < 1:
         raise DsuiError(f"--calibration {share} must be a share of the training images between 0 and 1, as in 0.1.")
     labels = images.labels
@@ -108,10 +108,12 @@ def _parts(images: ImageSet, share: float) -> tuple[Tensor, Tensor]:
     for label in labels.unique().tolist():
         members = (labels == label).nonzero().flatten()
         if len(members) < 2:
-            raise DsuiError(
-                f"class {images.classes[label]} has a single training image, so none can be held out; "
-                "add images or choose --calibration 0."
-            )
+            continue
         count = min(max(round(share * len(members)), 1), len(members) - 1)
         held_out[members[torch.randperm(len(members), generator=generator)[:count]]] = True
+    if not held_out.any():
+        raise DsuiError(
+            f"no class of {images.name} has two training images, so none can be held out; add images or choose "
+            "--calibration 0."
+        )
     return (~held_out).nonzero().flatten(), held_out.nonzero().flatten()

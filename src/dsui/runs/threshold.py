@@ -67,6 +67,12 @@ def rank_for_coverage(ranks: Tensor, coverage: float) -> int:
     return rank
 
 
+def images_needed(coverage: float) -> int:
+    """The fewest images by which a threshold can promise this coverage."""
+    share = Fraction(str(coverage))
+    return math.ceil(share / (1 - share))
+
+
 def _number_to_keep(count: int, coverage: float) -> int:
     """k of `count` images; an error where they are too few."""
     if not 0 < coverage < 1:
@@ -74,7 +80,7 @@ def _number_to_keep(count: int, coverage: float) -> int:
     share = Fraction(str(coverage))  # as the user wrote it: 20 * 0.95 is exactly 19
     kept = math.ceil((count + 1) * share)
     if kept > count:
-        needed = math.ceil(share / (1 - share))
+        needed = images_needed(coverage)
         raise DsuiError(
             f"a coverage of {coverage} takes at least {needed} calibration images and there are {count}; "
             "choose a lower one, or train with more images or a larger --calibration."

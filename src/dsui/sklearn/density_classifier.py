@@ -28,7 +28,7 @@ from dsui.excerpt import excerpt
 from dsui.limits import REASONS
 from dsui.outputs import Outputs
 from dsui.prediction import Prediction
-from dsui.runs.threshold import Threshold, at_coverage
+from dsui.runs.threshold import Threshold, at_coverage, images_needed
 from dsui.scores import energy, entropy, log_density, sirc
 from dsui.sklearn.feature_network import FeatureNetwork, train_network
 
@@ -44,7 +44,7 @@ class DensityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     steps           updates of the training; one uses all samples, or 4,096 of a larger set
     class_weight    None, "balanced" or a weight for each class; it multiplies `sample_weight`
     reject_label    what `predict` says of a sample that is too uncertain; None rejects nothing. It is no class, and
-                    is of the classes' type
+                    is of the classes' type, as -1 for numbers
     coverage        the share of samples of the known classes that `predict` does not reject
     random_state    starts the network and the mixtures, and draws the folds; equal numbers give equal models
 
@@ -154,7 +154,8 @@ class DensityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.reject_label is None:
             return
         classes = self.classes_.tolist()
-        if np.asarray(classes).dtype.kind != np.asarray(self.reject_label).dtype.kind:
+        own, given = (np.asarray(each).dtype.kind for each in (classes, self.reject_label))
+        if given != own and (own, given) != ("f", "i"):
             raise ValueError(
                 f"reject_label is {excerpt(self.reject_label)} and the classes are as {excerpt(classes[0])}; choose a "
                 "label of the same type, as -1 for numbers or 'unknown' for text."
@@ -171,6 +172,11 @@ class DensityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _choose_threshold(self, inputs: Tensor, targets: Tensor, weights: Tensor, seed: int) -> Threshold:
         """By the uncertainties of samples that a model was not trained on."""
+        if len(targets) < (needed := images_needed(float(self.coverage))):
+            raise ValueError(
+                f"a coverage of {self.coverage} takes at least {needed} samples and there are {len(targets)}; choose a "
+                "lower coverage, give more samples, or leave out reject_label."
+            )
         counts = torch.bincount(targets)
         fewest = int(counts.argmin())
         if counts[fewest] < 2:

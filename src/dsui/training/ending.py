@@ -15,7 +15,7 @@ from dsui.recipe import Recipe
 from dsui.training.averaging import WeightAverage
 from dsui.training.batch_norm import reestimate
 from dsui.training.distributed import World
-from dsui.training.early_stopping import EarlyStopping
+from dsui.training.early_stopping import EarlyStopping, first_epoch
 from dsui.training.held_out import HeldOutMeasurement
 from dsui.training.reporter import BEST_EPOCH, HELD_OUT_ACCURACY, HELD_OUT_LOSS
 
@@ -27,11 +27,12 @@ them would hold the trainer, and so the connections to other processes, beyond i
 class Ending:
     """Of one run. `stopping` is None where the recipe has no patience."""
 
-    def __init__(self, method: Method, name: str, recipe: Recipe, seed: int) -> None:
+    def __init__(self, method: Method, name: str, recipe: Recipe, seed: int, steps_per_epoch: int) -> None:
         self.method, self.recipe, self.seed = method, recipe, seed
         decay = recipe.ema_decay if recipe.average == "ema" else None
         self.average = None if recipe.average == "none" else WeightAverage(method, decay)
-        self.stopping = EarlyStopping(recipe.patience) if recipe.patience > 0 else None
+        first = first_epoch(recipe, steps_per_epoch)
+        self.stopping = EarlyStopping(recipe.patience, first) if recipe.patience > 0 else None
         if self.stopping is not None and len(method.schedule_starts()) > 1:
             raise DsuiError(
                 f"{name} trains its parts one after another, so it cannot stop early; leave out --set patience."

@@ -104,7 +104,7 @@ class Trainer:
         self.outliers = None if foreign is None else open_loader(foreign, device, memory_budget)
         self.outlier_samples = 0 if outliers is None else len(outliers.labels)
         self.optimizers = [make_optimizer(self.method, turn, recipe, device) for turn in self.method.turns()]
-        self.ending = Ending(self.method, config.method, recipe, config.seed)
+        self.ending = Ending(self.method, config.method, recipe, config.seed, self.steps_per_epoch)
         self.average = self.ending.average
         self.entered = NO_PHASE
         self.step = TrainingStep(
