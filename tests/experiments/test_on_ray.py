@@ -149,6 +149,7 @@ def test_a_grid_ends_whole_though_a_worker_is_killed_in_the_middle(tmp_path: Pat
         table, said = leader.communicate(timeout=300)
     assert leader.returncode == 0, said
     assert "accuracy %" in table
+    assert "raylet" not in table
     assert [line.partition(" ")[0] for line in said.splitlines()] == ["1/2", "2/2"], "Ray itself says nothing"
     log = (out / "logs" / f"{victim.name}.log").read_text()
     assert "dsui: stopped with 0 of 1 cells done and nothing lost" in log

@@ -73,7 +73,8 @@ def synchronise(model: nn.Module, device: torch.device) -> None:
         if type(norm) not in SYNCED:
             raise ValueError(f"a {type(norm).__name__} cannot be synchronised; replace it by a plain batch norm.")
         if device.type == "cuda" and not isinstance(norm, SphereProjection):
-            norm.__class__, norm.process_group = nn.SyncBatchNorm, None  # all that PyTorch's own conversion changes
+            norm.__class__ = nn.SyncBatchNorm
+            norm.__dict__["process_group"] = None  # the last thing that PyTorch's own conversion would change
         else:
             norm.__class__ = SYNCED[type(norm)]
 
