@@ -19,6 +19,7 @@ from tests.support.server import Server, png, running_server
 
 EXAMPLES = 12
 """Requests for each route and mode."""
+VERSIONS = ("", "/versions/{version}")
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_every_route_is_in_the_document(server: Server) -> None:
     assert paths == {
         *("/", "/healthz", "/readyz", "/metrics", "/v1/predict", "/v1/models"),
         *("/v2", "/v2/health/live", "/v2/health/ready"),
-        *("/v2/models/{name}", "/v2/models/{name}/ready", "/v2/models/{name}/infer"),
+        *(f"/v2/models/{{name}}{version}{ending}" for version in VERSIONS for ending in ("", "/ready", "/infer")),
     }
 
 

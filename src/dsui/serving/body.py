@@ -53,6 +53,8 @@ class Held:
 
 async def read_body(request: Request, held: Held, most: int, deadline: float) -> bytes:
     """The whole body; `deadline` is a time of the event loop."""
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise Refusal(415, "the request's body is compressed; send it as it is, without Content-Encoding.", CLOSE)
     parts: list[bytes] = []
     size = 0
     announced = request.headers.get("content-length", "0")

@@ -207,7 +207,7 @@ PREDICT["openapi_extra"] = {
 INFER = _route(
     "Outputs of a model for a tensor, by the Open Inference Protocol.",
     INFERRED,
-    *(400, 401, 404, 408, 413, 422, 500, 503),
+    *(400, 401, 404, 408, 413, 415, 422, 500, 503),
     example=INFERRED_EXAMPLE,
 )
 INFER["responses"][200]["content"]["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}

@@ -46,10 +46,10 @@ def predict_router(state: ServingState) -> APIRouter:
             else:
                 raise Refusal(422, "the body is empty; send an image, or a form (multipart/form-data) of images.")
             del body
-            answers = await state.in_time(request, _predict_all(state, slot, files, every_class), deadline)
+            model, answers = await state.in_time(request, _predict_all(state, slot, files, every_class), deadline)
         request.state.request_fields["images"] = len(answers)
         failed = all(each["error"] is not None for each in answers)
-        content = {"model": slot.name, "version": slot.current.version, "images": answers}
+        content = {"model": slot.name, "version": model.version, "images": answers}
         return Response(json.dumps(content), 422 if failed else 200, media_type="application/json")
 
     return router
@@ -64,17 +64,17 @@ def _wants_every_class(request: Request) -> bool:
 
 async def _predict_all(
     state: ServingState, slot: ModelSlot, files: list[UploadedFile], every_class: bool
-) -> list[dict[str, Any]]:
-    """In the order of the files. All are let in, or none."""
-    model = slot.current
+) -> tuple[ServedModel, list[dict[str, Any]]]:
+    """By which model, and the answers in the order of the files. All are let in, or none."""
+    model = slot.current  # a reload closes it only when all that it let in is answered
     if not model.takes_images:
         raise Refusal(
             422, f"the model {slot.name} takes features and no images; send them to /v2/models/{slot.name}/infer."
         )
     with model.batcher.admitting(len(files)) as ticket:
         if len(files) == 1:
-            return [await _predict_one(state, slot, model, files[0], ticket, every_class)]
-        return await asyncio.gather(
+            return model, [await _predict_one(state, slot, model, files[0], ticket, every_class)]
+        return model, await asyncio.gather(
             *(_predict_one(state, slot, model, each, ticket, every_class) for each in files)
         )  # fmt: skip
 
@@ -84,7 +84,7 @@ async def _predict_one(
 ) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
     try:
-        pixels = await loop.run_in_executor(state.decoders, model.prepare, file.content, state.settings.pixels)
+        pixels = await loop.run_in_executor(state.decoders, model.prepare, file.content, state.pixels)
     except ImageError as error:
         slot.count_unreadable()
         return answer_without(file.name, shorten(error))
