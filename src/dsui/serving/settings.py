@@ -22,7 +22,7 @@ class ServerSettings:
     files: int = 64
     """Images in a request."""
     pixels: int = 50_000_000
-    """Pixels of an image as its header announces them."""
+    """Pixels of an image as its header announces them, and of all images that are decoded at the same time."""
     body: int = 32 * MIB
     """Bytes of a request's body."""
     bodies: int = 256 * MIB
