@@ -204,12 +204,13 @@ def _has_failed(server: Server, times: int) -> bool:
 
 
 class Clients:
-    """Threads that ask one after the other on a connection each, until the server closes it or `stop` is set."""
+    """Threads that ask one after the other on a connection each, or on a new one each time, until the server closes it
+    or `stop` is set."""
 
-    def __init__(self, server: Server, count: int) -> None:
+    def __init__(self, server: Server, count: int, reconnect: bool = False) -> None:
         self.stop, self.answers, self.lost = threading.Event(), list[dict[str, Any]](), list[str]()
         self.statuses: list[int] = []
-        self._server = server
+        self._server, self._reconnect = server, reconnect
         self._threads = [threading.Thread(target=self._ask) for _ in range(count)]
         for each in self._threads:
             each.start()
@@ -220,9 +221,16 @@ class Clients:
             assert not each.is_alive()
 
     def _ask(self) -> None:
-        connection = http.client.HTTPConnection(self._server.host, self._server.port, timeout=PATIENCE)
-        with closing(connection):
-            self._ask_on(connection)
+        asking = True
+        while asking:
+            connection = http.client.HTTPConnection(self._server.host, self._server.port, timeout=PATIENCE)
+            with closing(connection):
+                try:
+                    connection.connect()
+                except ConnectionRefusedError:
+                    return
+                self._ask_on(connection)
+            asking = self._reconnect and not self.lost
 
     def _ask_on(self, connection: http.client.HTTPConnection) -> None:
         while not self.stop.is_set():
@@ -235,14 +243,15 @@ class Clients:
                 return
             self.statuses.append(found.status)
             self.answers.append(content)
-            if found.getheader("connection") == "close":
+            if self._reconnect or found.getheader("connection") == "close":
                 return
 
 
-def test_after_sigterm_every_request_that_was_taken_is_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reconnect", [False, True], ids=["the same connection", "new connections"])
+def test_after_sigterm_every_request_that_was_taken_is_answered(tmp_path: Path, reconnect: bool) -> None:
     write_onnx_model(tmp_path / "tiny.onnx")
     with running_server(tmp_path, tmp_path / "tiny.onnx") as server:
-        clients = Clients(server, 16)
+        clients = Clients(server, 64 if reconnect else 16, reconnect)
         wait_for(lambda: len(clients.statuses) > 100, "load")
         server.send(signal.SIGTERM)
         clients.join()
