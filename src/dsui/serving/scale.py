@@ -19,6 +19,7 @@ class Scale:
 
     def __init__(self, quantiles: Mapping[str, ArrayLike]) -> None:
         self._quantiles = {name: np.asarray(values, dtype=np.float64) for name, values in quantiles.items()}
+        self._percents = {name: np.linspace(0.0, TOP, len(values)) for name, values in self._quantiles.items()}
 
     @property
     def scores(self) -> tuple[str, ...]:
@@ -29,4 +30,4 @@ class Scale:
         if (known := self._quantiles.get(score)) is None:
             return None
         numbers = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=np.inf)
-        return np.interp(numbers, known, np.linspace(0.0, TOP, len(known)))
+        return np.interp(numbers, known, self._percents[score])
