@@ -78,13 +78,16 @@ class ServedModel:
             return self.predictor.predict_prepared(inputs)
         return self.predictor.predict(inputs, len(inputs))
 
-    def prepare(self, content: bytes, budget: PixelBudget) -> NDArray[np.uint8]:
-        """[size, size, C] of the bytes of an image file; an ImageError says what is wrong with them."""
-        width, height = stored_size(content)
-        if width * height > budget.most:
-            raise ImageError(f"its header announces {width} x {height} pixels, more than {budget.most:,}")
-        with budget.taking(width * height):
-            return self.predictor.prepare(content)
+    def prepare(self, content: bytes, budget: PixelBudget) -> NDArray[np.uint8] | ImageError:
+        """[size, size, C] of the bytes of an image file, or what is wrong with them."""
+        try:
+            width, height = stored_size(content)
+            if width * height > budget.most:
+                return ImageError(f"its header announces {width} x {height} pixels, more than {budget.most:,}")
+            with budget.taking(width * height):
+                return self.predictor.prepare(content)
+        except ImageError as error:
+            return error
 
     def class_indices(self, prediction: Prediction) -> NDArray[np.int64]:
         """[N]: the places of the labels among the classes."""

@@ -78,9 +78,8 @@ class ModelSlot:
         """Answer what was let in, by this version and those before it."""
         await asyncio.gather(self.current.retire(), *self._retiring)
 
-    def count_unreadable(self) -> None:
-        self.counts[UNREADABLE] += 1
-        self.metrics.images.labels(self.name, UNREADABLE).inc()
+    def count_unreadable(self, images: int) -> None:
+        self._count(UNREADABLE, images)
 
     @property
     def acceptance_rate(self) -> float | None:
