@@ -28,7 +28,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = {"/", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/openapi.json"}
 """Paths that need no token: they tell nothing of images, and those who probe a server have none."""
-QUIET = {"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/metrics"}
+QUIET = {"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/metrics", "/v1/models"}
 """Paths that are asked every few seconds and are not worth a line of the log."""
 NUMBER = re.compile(rb"[\w.-]{1,64}")
 """What a client may call its request in X-Request-ID."""
