@@ -7,6 +7,8 @@ import json
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 import zlib
@@ -172,6 +174,35 @@ def test_what_is_no_http_is_answered_or_dropped_and_harms_nobody(server: Server)
     for garbage in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"GET\r\n\r\n", b"\0" * 1000, b"A" * 100_000):
         answer_to(garbage, server)
     assert alive(server)
+
+
+def test_beyond_the_limit_of_connections_probes_are_answered_and_those_within_go_on(tmp_path: Path) -> None:
+    write_onnx_model(tmp_path / "tiny.onnx")
+    code = (
+        "from pathlib import Path; from dsui.serving.server import serve; from dsui.serving.settings import *;"
+        "serve({'tiny': Path('tiny.onnx')}, ServerSettings(connections=2), '127.0.0.1', 0, lambda at, _: print(at))"
+    )
+    command = [sys.executable, "-u", "-c", code]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process, ExitStack() as ending:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        clients = [ending.enter_context(httpx.Client(base_url=address, timeout=PATIENCE)) for _ in range(3)]
+        first, second, third = clients
+        for each in (first, second):
+            assert each.get("/readyz").status_code == 200
+        assert third.get("/healthz").status_code == 200, "or a flood of connections would have the server restarted"
+        refused = third.post("/v1/predict", content=png())
+        assert (refused.status_code, refused.headers["retry-after"], refused.headers["connection"]) == (
+            503,
+            "1",
+            "close",
+        )
+        assert "connections" in refused.json()["error"]
+        assert first.post("/v1/predict", content=png()).status_code == 200
+        second.close()
+        wait_for(lambda: third.post("/v1/predict", content=png()).status_code == 200, "a place that is free again")
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
 
 
 def test_a_client_that_leaves_is_forgotten(server: Server) -> None:

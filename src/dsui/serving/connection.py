@@ -1,6 +1,8 @@
-"""Connections that do not wait for ever: for the head of a request, or for a client that does not read its answer.
+"""Connections that do not wait for ever, for the head of a request or for a client that does not read its answer, and
+are not too many.
 
-uvicorn itself limits only the pause between two requests.
+uvicorn itself limits only the pause between two requests. Its limit on connections turns everyone away, also probes and
+those who were there before.
 """
 
 from __future__ import annotations
@@ -10,16 +12,22 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+SURPLUS = "dsui_surplus"
+"""Marks a connection beyond the limit, in the state of its requests; `dsui.serving.gate` answers them with 503."""
 
-def timed_protocol(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's protocol with a limit on each of these waits."""
+
+def limited_protocol(seconds: float, connections: int) -> type[asyncio.Protocol]:
+    """uvicorn's protocol with a limit on each of these waits, and on the connections that are served."""
     base: Any = AutoHTTPProtocol
 
-    class TimedProtocol(base):  # type: ignore[misc]
+    class LimitedProtocol(base):  # type: ignore[misc]
+        app_state: dict[str, Any]
         _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            if len(self.connections) > connections:
+                self.app_state = {**self.app_state, SURPLUS: True}
             self._restart()
 
         def data_received(self, data: bytes) -> None:
@@ -54,4 +62,4 @@ def timed_protocol(seconds: float) -> type[asyncio.Protocol]:
         def _give_up(self) -> None:
             self.transport.abort()
 
-    return TimedProtocol
+    return LimitedProtocol

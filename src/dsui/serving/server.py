@@ -21,7 +21,7 @@ import uvicorn
 
 from dsui.errors import DsuiError
 from dsui.serving.app import create_app
-from dsui.serving.connection import timed_protocol
+from dsui.serving.connection import limited_protocol
 from dsui.serving.logs import write_event
 from dsui.serving.serving_state import ServingState
 from dsui.serving.settings import ServerSettings
@@ -51,13 +51,12 @@ def serve(
         app = create_app(models, settings)
         config = uvicorn.Config(
             app,
-            http=timed_protocol(settings.header_seconds),
+            http=limited_protocol(settings.header_seconds, settings.connections),
             ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=settings.connections,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(settings.seconds) + 5,
             proxy_headers=False,

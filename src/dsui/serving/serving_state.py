@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from dsui.errors import DsuiError
-from dsui.serving.body import CLOSE, BodyBudget
+from dsui.serving.body import BodyBudget
 from dsui.serving.metrics import Metrics
 from dsui.serving.pixel_budget import PixelBudget
-from dsui.serving.refusal import Refusal, busy
+from dsui.serving.refusal import CLOSE, Refusal, busy
 from dsui.serving.settings import ServerSettings
 from dsui.serving.slot import ModelSlot
 from dsui.spelling import unknown_name

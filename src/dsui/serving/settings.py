@@ -32,7 +32,7 @@ class ServerSettings:
     header_seconds: float = 10.0
     """For the head of a request."""
     connections: int = 1000
-    """Open connections."""
+    """Open connections that are served; requests on further ones are answered with 503, but for those of probes."""
     drain: float = 0.0
     """Seconds that a server that was told to stop goes on taking requests, so that a balancer can notice."""
     threads: int | None = None
