@@ -205,6 +205,17 @@ def test_beyond_the_limit_of_connections_probes_are_answered_and_those_within_go
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_server_is_allowed_more_files_than_its_connections_need() -> None:
+    code = (
+        "from resource import *; few, most = getrlimit(RLIMIT_NOFILE); setrlimit(RLIMIT_NOFILE, (256, most));"
+        "from dsui.serving.connection import allow_files; allow_files(); print(getrlimit(RLIMIT_NOFILE)[0], most)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    allowed, most = map(int, done.stdout.split())
+    assert allowed == (8192 if most < 0 else min(8192, most))
+
+
 def test_a_client_that_leaves_is_forgotten(server: Server) -> None:
     for _ in range(20):
         with server.connect() as connection:

@@ -21,7 +21,7 @@ import uvicorn
 
 from dsui.errors import DsuiError
 from dsui.serving.app import create_app
-from dsui.serving.connection import limited_protocol
+from dsui.serving.connection import allow_files, limited_protocol
 from dsui.serving.logs import write_event
 from dsui.serving.serving_state import ServingState
 from dsui.serving.settings import ServerSettings
@@ -47,6 +47,7 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C. `announce` is told the address, once it is open."""
     warnings.filterwarnings("ignore", module="PIL")  # about odd files, and about large ones, which have a limit here
+    allow_files()
     with listen(host, port) as listener:
         app = create_app(models, settings)
         config = uvicorn.Config(
