@@ -107,13 +107,7 @@ def _metadata(slot: ModelSlot) -> dict[str, Any]:
         "name": slot.name,
         "versions": [model.version],
         "platform": "onnxruntime_onnx",
-        "inputs": [
-            {
-                "name": model.facts.input,
-                "datatype": "UINT8" if model.takes_images else "FP32",
-                "shape": [-1, *model.input_shape],
-            }
-        ],
+        "inputs": [model.input_tensor(-1)],
         "outputs": [
             {
                 "name": name,

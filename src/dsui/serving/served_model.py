@@ -72,6 +72,11 @@ class ServedModel:
         size, channels = self.facts.size, self.facts.channels
         return (channels,) if size is None else (size, size, channels)
 
+    def input_tensor(self, rows: int) -> dict[str, Any]:
+        """As the Open Inference Protocol describes it; -1 rows are any number of them."""
+        kind = "UINT8" if self.takes_images else "FP32"
+        return {"name": self.facts.input, "datatype": kind, "shape": [rows, *self.input_shape]}
+
     def predict(self, inputs: NDArray[Any]) -> Prediction:
         """Of images [N, H, W, C] or features [N, M]."""
         if self.takes_images:
