@@ -73,17 +73,35 @@ def test_an_exported_file_is_enough(place: Path) -> None:
     promise = promise_of_run(place / "run")
     quantiles = np.quantile(np.array(promise.scores["uncertainty"]), np.linspace(0, 1, 101), method="inverted_cdf")
     thresholds = {
-        "limits": [{"score": "uncertainty", "value": 0.3, "finds": "errors"}],
+        "limits": [{"score": "uncertainty", "value": promise.most["uncertainty"], "finds": "errors"}],
         "asked": {"coverage": promise.asked_coverage, "risk": None},
         "coverage": promise.accepted,
         "risk": 0.0,
         "images": promise.images,
     }
     calibration = {"images": promise.images, "errors": 0, "uncertainty": quantiles.tolist()}
-    write_onnx_model(place / "model.onnx", changes={"thresholds": thresholds, "calibration": calibration})
+    changes = {"thresholds": thresholds, "calibration": calibration}
+    write_onnx_model(place / "model.onnx", classes=promise.classes, changes=changes)
     words = ["monitor", place / "all.csv", "--json", "--run"]
     by_file, by_run = (json.loads(dsui(*words, place / name).stdout) for name in ("model.onnx", "run"))
     assert by_file == by_run
+
+
+def test_predictions_of_another_run_or_threshold_are_an_error_and_no_alarm(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_onnx_model(place / "animals.onnx")
+    other = place / "other.csv"
+    other.write_text((place / "digits.csv").read_text().replace(",accept,", ",reject,"))
+    (place / "empty.csv").write_text((place / "digits.csv").read_text().splitlines()[0])
+    for predictions, run, sentence in (
+        ("digits.csv", "animals.onnx", "the label '0' is no class of this run; name the run that predicted."),
+        ("other.csv", "run", "decisions are not those of the threshold that this run keeps; name the run that"),
+        ("empty.csv", "run", "there is no predicted image"),
+    ):
+        assert exit_status("monitor", place / predictions, "--run", place / run) == 2
+        assert sentence in capsys.readouterr().err
+    assert exit_status("monitor", other, "--run", place / "run", "--coverage", "0.5") < 2, "it says which threshold"
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,11 @@ def test_json_lines_say_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("rows.csv", "file,label\na,b\n", "line 2 of .* has no uncertainty; name a file that `dsui predict` wrote"),
+        (
+            "rows.csv",
+            "file,label\na,b\n",
+            "line 2 of .* has no column uncertainty; name a file that",
+        ),
         ("rows.csv", HEAD + GOOD + "b.png,cat\n", "line 3 of .* is cut off or too long"),
         ("rows.csv", HEAD + GOOD.replace("accept", "perhaps"), "has the decision 'perhaps'; it must be"),
         ("rows.csv", HEAD + GOOD.replace("-1.5", "high"), "line 2 of .*: uncertainty is 'high'; it must be a number"),

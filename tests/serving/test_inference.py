@@ -59,7 +59,7 @@ def test_metadata_describe_the_tensors_that_go_in_and_come_out(client: TestClien
     assert client.get("/v2").json()["extensions"] == ["binary_tensor_data"]
     assert client.get("/v2/models/tiny/ready").json() == {"name": "tiny", "ready": True}
     facts = client.get("/v2/models/tiny").json()
-    assert facts["inputs"] == [{"name": "images", "datatype": "UINT8", "shape": [-1, -1, -1, 3]}]
+    assert facts["inputs"] == [{"name": "images", "datatype": "UINT8", "shape": [-1, 8, 8, 3]}]
     found = client.post(URL, json=as_json(images())).json()
     assert [each["name"] for each in found["outputs"]] == [each["name"] for each in facts["outputs"]]
     for given_out, told in zip(found["outputs"], facts["outputs"], strict=True):
@@ -118,6 +118,33 @@ def test_a_model_of_features_takes_them(start: Start) -> None:
     tensor["data"] = [[1.0, 2.0, 3.0, 1e39]] * 3
     refused = client.post(URL, json={"inputs": [tensor]})
     assert (refused.status_code, "infinity" in refused.json()["error"]) == (400, True)
+
+
+def test_null_is_as_good_as_absent_and_no_output_named_is_all(client: TestClient) -> None:
+    given = images(2)
+    full = client.post(URL, json=as_json(given)).json()
+    request = as_json(given)
+    request |= {"id": None, "parameters": None, "outputs": None}
+    request["inputs"][0]["parameters"] = None
+    assert client.post(URL, json=request).json() == full
+    assert client.post(URL, json=as_json(given, outputs=[])).json() == full
+
+
+def test_a_model_has_one_version_and_answers_under_its_name(client: TestClient) -> None:
+    (version,) = client.get("/v2/models/tiny").json()["versions"]
+    place = f"/v2/models/tiny/versions/{version}"
+    assert client.get(place).json() == client.get("/v2/models/tiny").json()
+    assert client.get(f"{place}/ready").json() == {"name": "tiny", "ready": True}
+    assert client.post(f"{place}/infer", json=as_json(images(1))).json()["model_version"] == version
+    for ending in ("", "/ready"):
+        refused = client.get(f"/v2/models/tiny/versions/1{ending}")
+        assert (refused.status_code, version in refused.json()["error"]) == (404, True)
+    assert client.post("/v2/models/tiny/versions/1/infer", json=as_json(images(1))).status_code == 404
+
+
+def test_a_compressed_body_is_refused_as_such(client: TestClient) -> None:
+    found = client.post(URL, content=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
+    assert (found.status_code, "compressed" in found.json()["error"]) == (415, True)
 
 
 def changed(**changes: Any) -> dict[str, Any]:

@@ -19,12 +19,13 @@ from tests.support.server import Server, png, running_server
 
 EXAMPLES = 12
 """Requests for each route and mode."""
+VERSIONS = ("", "/versions/{version}")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("openapi")
-    write_onnx_model(folder / "mine.onnx", channels=1, size=2)
+    write_onnx_model(folder / "mine.onnx")
     with running_server(folder, folder / "mine.onnx") as started:
         yield started
         started.send(signal.SIGTERM)
@@ -61,12 +62,14 @@ def test_answers_are_what_the_document_says(server: Server, mode: GenerationMode
         bounded(given(case=operation.as_strategy(generation_mode=mode))(check))()
 
 
-def test_examples_of_the_document_work(server: Server) -> None:
+def test_examples_of_the_document_work_when_they_are_pasted(server: Server) -> None:
     paths = httpx.get(f"{server.address}/openapi.json").json()["paths"]
-    example = paths["/v2/models/{name}/infer"]["post"]["requestBody"]["content"]["application/json"]["example"]
-    answer = paths["/v2/models/{name}/infer"]["post"]["responses"]["200"]["content"]["application/json"]["example"]
-    found = httpx.post(f"{server.address}/v2/models/mine/infer", json=example).json()
-    assert [each["name"] for each in found["outputs"]] == [each["name"] for each in answer["outputs"]]
+    infer = paths["/v2/models/{name}/infer"]["post"]
+    example = infer["requestBody"]["content"]["application/json"]["example"]
+    (name,) = (each["example"] for each in infer["parameters"] if each["name"] == "name")
+    found = httpx.post(f"{server.address}/v2/models/{name}/infer", json=example)
+    assert (found.status_code, found.json()["outputs"][0]["shape"]) == (200, [1])
+    assert example["inputs"][0]["shape"] == [1, 8, 8, 3], "it is this model's"
     shown = paths["/v1/predict"]["post"]["responses"]["200"]["content"]["application/json"]["example"]
     predicted = httpx.post(f"{server.address}/v1/predict", content=png()).json()
     assert set(predicted) == set(shown)
@@ -78,7 +81,7 @@ def test_every_route_is_in_the_document(server: Server) -> None:
     assert paths == {
         *("/", "/healthz", "/readyz", "/metrics", "/v1/predict", "/v1/models"),
         *("/v2", "/v2/health/live", "/v2/health/ready"),
-        *("/v2/models/{name}", "/v2/models/{name}/ready", "/v2/models/{name}/infer"),
+        *(f"/v2/models/{{name}}{version}{ending}" for version in VERSIONS for ending in ("", "/ready", "/infer")),
     }
 
 

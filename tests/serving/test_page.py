@@ -72,10 +72,16 @@ def test_a_person_drops_images_and_reads_verdict_reason_and_rate(
     assert "99.7 %" in red
     assert "✕ Rejected: uncertain" in grey
     assert "threshold 0.3000" in grey
-    assert re.search(r"larger than for 9\d % of the 300 held-out images; an image above 45 %", grey)
+    assert re.search(r"Larger than for 9\d % of the 300 held-out images. Images beyond the mark, at 45 %", grey)
     assert "Not usable" in bad
     assert "It is not an image" in bad
-    wait_for(lambda: "1 of 2 images" in browser.evaluate("document.querySelector('#state').innerText"), "the rate")
+    wait_for(
+        lambda: (
+            "1 of 2 images since the server began; 95 % promised"
+            in browser.evaluate("document.querySelector('#state').innerText")
+        ),
+        "the rate",
+    )
     assert "50.0 %" in browser.evaluate("document.querySelector('#rate').innerText")
     assert "No alarm" in browser.evaluate("document.querySelector('#facts').innerText")
     assert [each for each in browser.errors if "422" not in each] == [], "the browser notes the bad file's status"

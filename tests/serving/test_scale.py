@@ -32,6 +32,18 @@ def test_what_lies_outside_is_at_the_ends_and_nan_counts_as_worst() -> None:
     assert scale.percentiles("foreignness", [0.0]) is None
 
 
+@given(st.lists(st.floats(-5, 5), min_size=101, max_size=101), st.floats(-6, 6) | st.just(np.nan), st.data())
+def test_one_value_is_placed_as_many_are(quantiles: list[float], value: float, data: st.DataObject) -> None:
+    quantiles.sort()
+    for each in (value, data.draw(st.sampled_from(quantiles))):
+        scale = Scale({"uncertainty": quantiles})
+        many, one = scale.percentiles("uncertainty", [each]), scale.percentile("uncertainty", each)
+        assert many is not None
+        assert one is not None
+        assert abs(one - many[0]) < 1e-9  # the same line, computed in another order
+    assert scale.percentile("foreignness", value) is None
+
+
 @given(st.lists(st.lists(st.floats(-10, 110), min_size=1, max_size=20), max_size=5))
 def test_a_tally_counts_as_prometheus_own_histogram_does(batches: list[list[float]]) -> None:
     bounds = (5.0, 50.0, 95.0)

@@ -7,6 +7,8 @@ import json
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 import zlib
@@ -174,6 +176,46 @@ def test_what_is_no_http_is_answered_or_dropped_and_harms_nobody(server: Server)
     assert alive(server)
 
 
+def test_beyond_the_limit_of_connections_probes_are_answered_and_those_within_go_on(tmp_path: Path) -> None:
+    write_onnx_model(tmp_path / "tiny.onnx")
+    code = (
+        "from pathlib import Path; from dsui.serving.server import serve; from dsui.serving.settings import *;"
+        "serve({'tiny': Path('tiny.onnx')}, ServerSettings(connections=2), '127.0.0.1', 0, lambda at, _: print(at))"
+    )
+    command = [sys.executable, "-u", "-c", code]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process, ExitStack() as ending:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        clients = [ending.enter_context(httpx.Client(base_url=address, timeout=PATIENCE)) for _ in range(3)]
+        first, second, third = clients
+        for each in (first, second):
+            assert each.get("/readyz").status_code == 200
+        assert third.get("/healthz").status_code == 200, "or a flood of connections would have the server restarted"
+        refused = third.post("/v1/predict", content=png())
+        assert (refused.status_code, refused.headers["retry-after"], refused.headers["connection"]) == (
+            503,
+            "1",
+            "close",
+        )
+        assert "connections" in refused.json()["error"]
+        assert first.post("/v1/predict", content=png()).status_code == 200
+        second.close()
+        wait_for(lambda: third.post("/v1/predict", content=png()).status_code == 200, "a place that is free again")
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_server_is_allowed_more_files_than_its_connections_need() -> None:
+    code = (
+        "from resource import *; few, most = getrlimit(RLIMIT_NOFILE); setrlimit(RLIMIT_NOFILE, (256, most));"
+        "from dsui.serving.connection import allow_files; allow_files(); print(getrlimit(RLIMIT_NOFILE)[0], most)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    allowed, most = map(int, done.stdout.split())
+    assert allowed == (8192 if most < 0 else min(8192, most))
+
+
 def test_a_client_that_leaves_is_forgotten(server: Server) -> None:
     for _ in range(20):
         with server.connect() as connection:
@@ -204,12 +246,13 @@ def _has_failed(server: Server, times: int) -> bool:
 
 
 class Clients:
-    """Threads that ask one after the other on a connection each, until the server closes it or `stop` is set."""
+    """Threads that ask one after the other on a connection each, or on a new one each time, until the server closes it
+    or `stop` is set."""
 
-    def __init__(self, server: Server, count: int) -> None:
+    def __init__(self, server: Server, count: int, reconnect: bool = False) -> None:
         self.stop, self.answers, self.lost = threading.Event(), list[dict[str, Any]](), list[str]()
         self.statuses: list[int] = []
-        self._server = server
+        self._server, self._reconnect = server, reconnect
         self._threads = [threading.Thread(target=self._ask) for _ in range(count)]
         for each in self._threads:
             each.start()
@@ -220,9 +263,16 @@ class Clients:
             assert not each.is_alive()
 
     def _ask(self) -> None:
-        connection = http.client.HTTPConnection(self._server.host, self._server.port, timeout=PATIENCE)
-        with closing(connection):
-            self._ask_on(connection)
+        asking = True
+        while asking:
+            connection = http.client.HTTPConnection(self._server.host, self._server.port, timeout=PATIENCE)
+            with closing(connection):
+                try:
+                    connection.connect()
+                except ConnectionRefusedError:
+                    return
+                self._ask_on(connection)
+            asking = self._reconnect and not self.lost
 
     def _ask_on(self, connection: http.client.HTTPConnection) -> None:
         while not self.stop.is_set():
@@ -235,14 +285,15 @@ class Clients:
                 return
             self.statuses.append(found.status)
             self.answers.append(content)
-            if found.getheader("connection") == "close":
+            if self._reconnect or found.getheader("connection") == "close":
                 return
 
 
-def test_after_sigterm_every_request_that_was_taken_is_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reconnect", [False, True], ids=["the same connection", "new connections"])
+def test_after_sigterm_every_request_that_was_taken_is_answered(tmp_path: Path, reconnect: bool) -> None:
     write_onnx_model(tmp_path / "tiny.onnx")
     with running_server(tmp_path, tmp_path / "tiny.onnx") as server:
-        clients = Clients(server, 16)
+        clients = Clients(server, 64 if reconnect else 16, reconnect)
         wait_for(lambda: len(clients.statuses) > 100, "load")
         server.send(signal.SIGTERM)
         clients.join()

@@ -125,7 +125,7 @@ def promise_of(run: Path, coverage: float | None) -> Promise:
         promise = promise_of_run(run)
     if coverage is None:
         return promise
-    return replace(promise, limits=("uncertainty",), asked_coverage=coverage, asked_risk=None)
+    return replace(promise, limits=("uncertainty",), asked_coverage=coverage, asked_risk=None, most={})
 
 
 def _promise_of_file(path: Path) -> Promise:

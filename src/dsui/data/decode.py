@@ -241,7 +241,7 @@ def _explained(error: Exception, file: Path | bytes) -> ImageError:
         return ImageError(f"it is not an image{named}")
     if isinstance(error, OSError) and error.errno:
         return ImageError(error.strerror)
-    return ImageError(f"{type(error).__name__}: {shorten(error)}")
+    return ImageError(f"it cannot be decoded: {shorten(error)}")
 
 
 def _strips(width: int, height: int) -> Iterator[tuple[int, int]]:

@@ -12,13 +12,14 @@ from dsui.runs.saved_thresholds import saved_thresholds
 
 def promise_of_run(run: Path) -> Promise:
     """With all calibration scores that the run stores; an error where it has no calibration images."""
-    calibration = stored_calibration(run_facts(run))
+    facts = run_facts(run)
+    calibration = stored_calibration(facts)
     calibration.check()
     chosen = saved_thresholds(run)
     scores = {name: values.tolist() for name, values in calibration.all_scores.items()}
     images = len(calibration.errors)
     if chosen is None:
-        return Promise(images, scores=scores)
+        return Promise(images, scores=scores, classes=facts.classes)
     return Promise(
         images,
         limits=tuple(limit.score for limit in chosen.limits),
@@ -26,4 +27,6 @@ def promise_of_run(run: Path) -> Promise:
         asked_risk=chosen.asked.risk,
         accepted=chosen.coverage,
         scores=scores,
+        most={limit.score: limit.value for limit in chosen.limits},
+        classes=facts.classes,
     )

@@ -38,7 +38,7 @@ class Predictions:
     def add(self, row: Mapping[str, object], where: str) -> None:
         """Take the next row; `where` it is, for messages."""
         if missing := [name for name in NEEDED if name not in row]:
-            raise DataError(f"{where} has no {missing[0]}; name a file that `dsui predict` wrote.")
+            raise DataError(f"{where} has no column {missing[0]}; name a file that `dsui predict` wrote.")
         if row["error"]:
             self.skipped += 1
             return

@@ -19,13 +19,14 @@ from dsui.plain_json import load_json
 from dsui.schema import NOTHING, check, either, listed, number, record, text, whole
 
 SHARE = either(number(0, 1), NOTHING)
+MOST_CLASSES = 1 << 20
 _QUANTILES = listed(number(), most=QUANTILES, least=QUANTILES)
 METADATA = record(
     {
         "thresholds": either(
             record(
                 {
-                    "limits": listed(record({"score": text()}), most=2, least=1),
+                    "limits": listed(record({"score": text(), "value": number()}), most=2, least=1),
                     "asked": record({"coverage": SHARE, "risk": SHARE}),
                     "coverage": number(0, 1),
                     "images": whole(1),
@@ -36,7 +37,8 @@ METADATA = record(
         "calibration": either(
             record({"images": whole(1), "uncertainty": _QUANTILES}, {"foreignness": _QUANTILES}), NOTHING
         ),
-    }
+    },
+    {"classes": listed(text(), most=MOST_CLASSES)},
 )
 """What monitors need of the metadata of a model.onnx."""
 Monitor = AcceptanceMonitor | UncertaintyMonitor | RiskMonitor
@@ -45,7 +47,8 @@ Monitor = AcceptanceMonitor | UncertaintyMonitor | RiskMonitor
 @dataclass(frozen=True)
 class Promise:
     """Of `images` calibration images: by what the threshold was `asked` for, how large a share of them it accepts, and
-    their scores by name, all of them or 101 quantiles."""
+    their scores by name, all of them or 101 quantiles. `most` are the largest scores that are accepted, where they are
+    known, and `classes` those of the run."""
 
     images: int
     limits: tuple[str, ...] = ()
@@ -55,6 +58,8 @@ class Promise:
     accepted: float | None = None
     scores: Mapping[str, Sequence[float]] = field(default_factory=dict)
     quantiles: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    most: Mapping[str, float] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
 
     @classmethod
     def of_metadata(cls, written: str | bytes) -> Promise:
@@ -72,6 +77,8 @@ class Promise:
             asked_risk=chosen["asked"]["risk"] if chosen else None,
             accepted=chosen["coverage"] if chosen else None,
             quantiles={name: known[name] for name in ("uncertainty", "foreignness") if name in known},
+            most={limit["score"]: limit["value"] for limit in chosen["limits"]} if chosen else {},
+            classes=tuple(values.get("classes", ())),
         )
 
     def monitors(self, false_alarm: float, *, decided: bool, scored: Sequence[str]) -> list[Monitor]:

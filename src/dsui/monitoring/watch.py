@@ -10,6 +10,7 @@ import numpy as np
 from dsui.errors import DataError
 from dsui.monitoring.acceptance import AcceptanceMonitor
 from dsui.monitoring.alarm import count
+from dsui.monitoring.origin import check_origin
 from dsui.monitoring.predictions import Predictions
 from dsui.monitoring.promise import Monitor, Promise
 from dsui.monitoring.risk import RiskMonitor
@@ -66,6 +67,7 @@ def watch(
     With the true `labels` of files, accepted images must not be wrong more often than `risk`, or than the threshold
     promised; images without a label are left out of that. A DataError where nothing can be watched.
     """
+    check_origin(found, promise)
     promised_risk = promise.asked_risk if risk is None else risk
     if labels is not None and promised_risk is None:
         raise DataError("no risk was promised for this threshold; name the one to watch with --risk 0.02.")

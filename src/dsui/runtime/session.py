@@ -90,6 +90,7 @@ def _open(path: Path, content: bytes, threads: int | None) -> InferenceSession:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = FATAL
     options.intra_op_num_threads = threads or 0
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # the processors are needed to decode
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # ONNX Runtime's own have no common base

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from dsui.runtime import Prediction
-from dsui.serving.batching import Part
 from dsui.serving.served_model import ServedModel
 
 NEAREST = 5
 """Classes that an answer names."""
 
 
-def answer_about(model: ServedModel, file: str, part: Part[Prediction], every_class: bool = False) -> dict[str, Any]:
-    """About the one image of the part; `every_class` lists all probabilities instead of the largest."""
-    prediction, row = part.whole, part.start
+def answer_about(
+    model: ServedModel, file: str, prediction: Prediction, row: int, every_class: bool = False
+) -> dict[str, Any]:
+    """About the image of this row; `every_class` lists all probabilities instead of the largest."""
     probabilities = prediction.probabilities[row]
     order = np.argsort(-probabilities, kind="stable")[: None if every_class else NEAREST]
     classes = model.predictor.classes
@@ -67,6 +67,6 @@ def _percentiles(model: ServedModel, prediction: Prediction, row: int) -> dict[s
     found = {}
     for score in model.scale.scores:
         values = getattr(prediction, score)
-        if values is not None and (places := model.scale.percentiles(score, values[row : row + 1])) is not None:
-            found[score] = round(float(places[0]), 2)
+        if values is not None and (place := model.scale.percentile(score, float(values[row]))) is not None:
+            found[score] = round(place, 2)
     return found

@@ -52,7 +52,8 @@ def create_app(models: Mapping[str, Path], settings: ServerSettings | None = Non
     app.add_exception_handler(HTTPException, _explain_status)
     app.add_exception_handler(RequestValidationError, _explain_value)
     app.add_middleware(Gate, state=state)
-    complete(app.openapi())  # it is made once, and kept
+    first = state.slot(None)
+    app.openapi_schema = complete(app.openapi(), first.name, first.current.input_tensor(1))
     return app
 
 

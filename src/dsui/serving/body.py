@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from starlette.requests import ClientDisconnect, Request
 
-from dsui.serving.refusal import Refusal, busy
+from dsui.serving.refusal import CLOSE, Refusal, busy
 
 HEARD_OUT = 4
 """Times the limit; a longer body is cut off."""
@@ -53,6 +53,8 @@ class Held:
 
 async def read_body(request: Request, held: Held, most: int, deadline: float) -> bytes:
     """The whole body; `deadline` is a time of the event loop."""
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise Refusal(415, "the request's body is compressed; send it as it is, without Content-Encoding.", CLOSE)
     parts: list[bytes] = []
     size = 0
     announced = request.headers.get("content-length", "0")
@@ -74,6 +76,3 @@ async def read_body(request: Request, held: Held, most: int, deadline: float) ->
     if too_large or size > most:
         raise Refusal(413, f"the request's body has more than {most:,} bytes; send fewer or smaller images.", CLOSE)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-CLOSE = {"Connection": "close"}

@@ -1,25 +1,52 @@
-"""Connections that do not wait for ever: for the head of a request, or for a client that does not read its answer.
+"""Connections that do not wait for ever, for the head of a request or for a client that does not read its answer, and
+are not too many.
 
-uvicorn itself limits only the pause between two requests.
+uvicorn itself limits only the pause between two requests. Its limit on connections turns everyone away, also probes and
+those who were there before.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+SURPLUS = "dsui_surplus"
+"""Marks a connection beyond the limit, in the state of its requests; `dsui.serving.gate` answers them with 503."""
 
-def timed_protocol(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's protocol with a limit on each of these waits."""
+MOST_SURPLUS = 1000
+"""Of these connections; a flood must not use up the open files of the process."""
+MOST_FILES = 8192
+"""Open files that a server wants to be allowed: connections, models, and some."""
+
+
+def allow_files() -> None:
+    """Let the process open as many files as it may; where 1,024 are allowed, connections alone would use them up."""
+    if sys.platform != "win32":
+        import resource
+
+        few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(MOST_FILES, most)
+        if few != resource.RLIM_INFINITY and few < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+def limited_protocol(seconds: float, connections: int) -> type[asyncio.Protocol]:
+    """uvicorn's protocol with a limit on each of these waits, and on the connections that are served."""
     base: Any = AutoHTTPProtocol
 
-    class TimedProtocol(base):  # type: ignore[misc]
+    class LimitedProtocol(base):  # type: ignore[misc]
+        app_state: dict[str, Any]
         _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            if len(self.connections) > connections + MOST_SURPLUS:
+                transport.abort()
+            elif len(self.connections) > connections:
+                self.app_state = {**self.app_state, SURPLUS: True}
             self._restart()
 
         def data_received(self, data: bytes) -> None:
@@ -54,4 +81,4 @@ def timed_protocol(seconds: float) -> type[asyncio.Protocol]:
         def _give_up(self) -> None:
             self.transport.abort()
 
-    return TimedProtocol
+    return LimitedProtocol

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from copy import deepcopy
 from typing import Any
 
 Document = dict[str, Any]
 
+LARGEST_EXAMPLE = 3072
+"""Numbers in an example of a tensor, as many as 32 x 32 pixels have; of larger models it shows the form alone."""
 ERROR: Document = {
     "type": "object",
     "required": ["error"],
@@ -205,17 +209,32 @@ PREDICT["openapi_extra"] = {
     },
 }
 INFER = _route(
-    "Outputs of a model for a tensor, by the Open Inference Protocol.",
+    "Outputs of a model for a tensor of its own size, by the Open Inference Protocol.",
     INFERRED,
-    *(400, 401, 404, 408, 413, 422, 500, 503),
+    *(400, 401, 404, 408, 413, 415, 422, 500, 503),
     example=INFERRED_EXAMPLE,
 )
 INFER["responses"][200]["content"]["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
 INFER["openapi_extra"] = {"requestBody": {"required": True, "content": _json(INFERENCE, INFERENCE_EXAMPLE)}}
 
 
-def complete(document: Document) -> Document:
-    """The document of FastAPI, with the fields of examples that it leaves out because they are null."""
+def complete(document: Document, model: str, tensor: Document) -> Document:
+    """The document of FastAPI, with the fields of examples that it leaves out because they are null, and with examples
+    for this model, which takes this tensor, so that they work when they are pasted."""
+    document = deepcopy(document)  # its parts are those of this module
     answer = document["paths"]["/v1/predict"]["post"]["responses"]["200"]["content"]["application/json"]
     answer["example"] = PREDICTED
+    values = math.prod(tensor["shape"])
+    for path, route in document["paths"].items():
+        for method in route.values():
+            for parameter in method.get("parameters", ()):
+                if parameter["name"] == "name":
+                    parameter["example"] = model
+        if path.endswith("/infer") and values <= LARGEST_EXAMPLE:
+            example = {
+                **INFERENCE_EXAMPLE,
+                "inputs": [{**tensor, "data": [0] * values}],
+                "outputs": [{"name": "label"}],
+            }
+            route["post"]["requestBody"]["content"]["application/json"]["example"] = example
     return document

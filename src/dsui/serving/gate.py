@@ -16,8 +16,9 @@ from itertools import count
 from secrets import token_hex
 from typing import Any
 
+from dsui.serving.connection import SURPLUS
 from dsui.serving.logs import write_event
-from dsui.serving.refusal import Refusal
+from dsui.serving.refusal import CLOSE, Refusal, busy
 from dsui.serving.serving_state import ServingState
 
 Scope = MutableMapping[str, Any]
@@ -28,7 +29,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = {"/", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/openapi.json"}
 """Paths that need no token: they tell nothing of images, and those who probe a server have none."""
-QUIET = {"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/metrics"}
+QUIET = {"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/metrics", "/v1/models"}
 """Paths that are asked every few seconds and are not worth a line of the log."""
 NUMBER = re.compile(rb"[\w.-]{1,64}")
 """What a client may call its request in X-Request-ID."""
@@ -59,6 +60,8 @@ class Gate:
         self._metrics.open_requests.inc()
         problem: Exception | None = None
         try:
+            if scope["state"].get(SURPLUS) and scope["path"] not in OPEN:
+                raise busy("as many open connections as it may hold", 1, CLOSE)
             self._check_token(scope["path"], headers)
             await self._app(scope, receive, answer)
         except Refusal as refusal:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 
 from dsui import __version__
+from dsui.excerpt import excerpt, shorten
 from dsui.runtime import Prediction
 from dsui.serving.batching import Part
 from dsui.serving.body import read_body
@@ -18,7 +19,7 @@ from dsui.serving.refusal import Refusal
 from dsui.serving.served_model import ServedModel
 from dsui.serving.serving_state import ServingState
 from dsui.serving.slot import ModelSlot
-from dsui.serving.tensors import DTYPES, encode_answer, parse_infer
+from dsui.serving.tensors import DTYPES, Infer, encode_answer, kind_of, parse_infer
 
 LENGTH = "Inference-Header-Content-Length"
 KINDS = {"label": "INT64", "accepted": "BOOL"}
@@ -45,34 +46,53 @@ def inference_router(state: ServingState) -> APIRouter:
     async def metadata(name: str) -> dict[str, Any]:
         return _metadata(state.slot(name))
 
+    @router.get("/v2/models/{name}/versions/{version}", **MODEL_METADATA)
+    async def version_metadata(name: str, version: str) -> dict[str, Any]:
+        slot = state.slot(name)
+        _check_version(slot, version)
+        return _metadata(slot)
+
     @router.get("/v2/models/{name}/ready", **MODEL_READY)
     async def model_ready(name: str) -> dict[str, Any]:
-        slot = state.slot(name)
         _check_ready(state)
-        return {"name": slot.name, "ready": True}
+        return {"name": state.slot(name).name, "ready": True}
+
+    @router.get("/v2/models/{name}/versions/{version}/ready", **MODEL_READY)
+    async def version_ready(name: str, version: str) -> dict[str, Any]:
+        _check_version(state.slot(name), version)
+        return await model_ready(name)
 
     @router.post("/v2/models/{name}/infer", **INFER)
     async def infer(request: Request, name: str) -> Response:
-        deadline = state.deadline()
-        slot = state.slot(name)
-        model = slot.current
-        with state.bodies.open() as held:
-            body = await read_body(request, held, state.settings.body, deadline)
-            asked = parse_infer(body, request.headers.get(LENGTH))
-            names = _outputs_wanted(model, asked.outputs)
-            _check_input(state, model, asked.name, asked.tensor)
-            request.state.request_fields["images"] = len(asked.tensor)
-            parts = await state.in_time(request, _predict_blocks(state, model, asked.tensor), deadline)
-        outputs = {each: np.concatenate([_output(model, part, each) for part in parts]) for each in names}
-        facts = {"model_name": slot.name, "model_version": model.version}
-        if asked.number is not None:
-            facts["id"] = asked.number
-        content, head = encode_answer(facts, outputs, asked)
-        if head is None:
-            return Response(content, media_type="application/json")
-        return Response(content, headers={LENGTH: str(head)}, media_type="application/octet-stream")
+        return await _answer(state, request, state.slot(name), None)
+
+    @router.post("/v2/models/{name}/versions/{version}/infer", **INFER)
+    async def version_infer(request: Request, name: str, version: str) -> Response:
+        return await _answer(state, request, state.slot(name), version)
 
     return router
+
+
+async def _answer(state: ServingState, request: Request, slot: ModelSlot, version: str | None) -> Response:
+    deadline = state.deadline()
+    with state.bodies.open() as held:
+        body = await read_body(request, held, state.settings.body, deadline)
+        asked = parse_infer(body, request.headers.get(LENGTH))
+        request.state.request_fields["images"] = len(asked.tensor)
+        model, outputs = await state.in_time(request, _infer(state, slot, version, asked), deadline)
+    facts = {"model_name": slot.name, "model_version": model.version}
+    if asked.number is not None:
+        facts["id"] = asked.number
+    content, head = encode_answer(facts, outputs, asked)
+    if head is None:
+        return Response(content, media_type="application/json")
+    return Response(content, headers={LENGTH: str(head)}, media_type="application/octet-stream")
+
+
+def _check_version(slot: ModelSlot, version: str) -> None:
+    known = slot.current.version
+    if version != known:
+        raise Refusal(404, f"the model {slot.name} has the version {known} and not {excerpt(version)}.")
 
 
 def _check_ready(state: ServingState) -> None:
@@ -82,14 +102,12 @@ def _check_ready(state: ServingState) -> None:
 
 def _metadata(slot: ModelSlot) -> dict[str, Any]:
     model = slot.current
-    channels = model.facts.channels
-    shape, kind = ([-1, -1, -1, channels], "UINT8") if model.takes_images else ([-1, channels], "FP32")
     classes = len(model.predictor.classes)
     return {
         "name": slot.name,
         "versions": [model.version],
         "platform": "onnxruntime_onnx",
-        "inputs": [{"name": model.facts.input, "datatype": kind, "shape": shape}],
+        "inputs": [model.input_tensor(-1)],
         "outputs": [
             {
                 "name": name,
@@ -101,42 +119,43 @@ def _metadata(slot: ModelSlot) -> dict[str, Any]:
     }
 
 
-def _outputs_wanted(model: ServedModel, wanted: list[str] | None) -> list[str]:
+def _outputs_wanted(model: ServedModel, wanted: list[str]) -> list[str]:
     known = list(model.facts.outputs)
-    if wanted is None:
-        return known
-    for name in wanted:
-        if name not in known:
-            raise Refusal(400, f"the model has no output of that name; its outputs are {', '.join(known)}.")
-    return list(dict.fromkeys(wanted))
+    if not set(wanted) <= set(known):
+        raise Refusal(400, f"the model has no output of that name; its outputs are {', '.join(known)}.")
+    return list(dict.fromkeys(wanted or known))
 
 
-def _check_input(state: ServingState, model: ServedModel, name: str, tensor: NDArray[Any]) -> None:
-    expected, channels = model.facts.input, model.facts.channels
-    kind = DTYPES["UINT8" if model.takes_images else "FP32"]
-    size = model.facts.size
-    right = tensor.ndim == 4 and tensor.shape[1:] == (size, size, channels) if model.takes_images else (
-        tensor.ndim == 2 and tensor.shape[1] == channels
-    )  # fmt: skip
-    form = f"[N, {size}, {size}, {channels}] of UINT8" if model.takes_images else f"[N, {channels}] of FP32"
-    if name != expected or tensor.dtype != kind or not right:
-        raise Refusal(
-            400,
-            f"the tensor is {list(tensor.shape)} and the model takes {form}, named {expected}; send such a tensor, or "
-            "image files to /v1/predict.",
-        )
-    if not 1 <= len(tensor) <= state.settings.queue:
-        raise Refusal(413, f"the tensor has {len(tensor)} rows; send 1 to {state.settings.queue:,} of them.")
-    if kind.kind == "f" and not np.isfinite(tensor).all():
+def _check_input(state: ServingState, model: ServedModel, asked: Infer) -> None:
+    tensor, taken = asked.tensor, model.input_shape
+    kind = "UINT8" if model.takes_images else "FP32"
+    if asked.name != model.facts.input or tensor.dtype != DTYPES[kind] or tensor.shape[1:] != taken:
+        given = f"the tensor {shorten(asked.name)} is {kind_of(tensor)} {list(tensor.shape)}"
+        wanted = f"the model takes {kind} [N, {', '.join(map(str, taken))}], named {model.facts.input}"
+        files = ", or image files to /v1/predict" if model.takes_images else ""
+        raise Refusal(400, f"{given} and {wanted}; send such a tensor{files}.")
+    if len(tensor) == 0:
+        raise Refusal(400, "the tensor has no rows; send at least one.")
+    if len(tensor) > state.settings.queue:
+        raise Refusal(413, f"the tensor has {len(tensor):,} rows; send at most {state.settings.queue:,} of them.")
+    if kind == "FP32" and not np.isfinite(tensor).all():
         raise Refusal(400, "the tensor holds NaN or infinity; remove or correct them.")
 
 
-async def _predict_blocks(state: ServingState, model: ServedModel, tensor: NDArray[Any]) -> list[Part[Prediction]]:
-    """A batch at a time."""
-    step = state.settings.batch
+async def _infer(
+    state: ServingState, slot: ModelSlot, version: str | None, asked: Infer
+) -> tuple[ServedModel, dict[str, NDArray[Any]]]:
+    """By which model, and the outputs by name. It is predicted a batch at a time."""
+    if version is not None:
+        _check_version(slot, version)
+    model = slot.current  # a reload closes it only when all that it let in is answered
+    names = _outputs_wanted(model, asked.outputs)
+    _check_input(state, model, asked)
+    tensor, step = asked.tensor, state.settings.batch
     with model.batcher.admitting(len(tensor)) as ticket:
         blocks = [tensor[start : start + step] for start in range(0, len(tensor), step)]
-        return await asyncio.gather(*(model.batcher.submit(block, ticket) for block in blocks))
+        parts = await asyncio.gather(*(model.batcher.submit(block, ticket) for block in blocks))
+    return model, {each: np.concatenate([_output(model, part, each) for part in parts]) for each in names}
 
 
 def _output(model: ServedModel, part: Part[Prediction], name: str) -> NDArray[Any]:

@@ -6,7 +6,9 @@ import asyncio
 import json
 from typing import Any
 
+import numpy as np
 from fastapi import APIRouter, Request, Response
+from numpy.typing import NDArray
 
 from dsui.excerpt import excerpt, shorten
 from dsui.runtime import ImageError
@@ -21,6 +23,8 @@ from dsui.serving.serving_state import ServingState
 from dsui.serving.slot import ModelSlot
 
 FORM = "multipart/form-data"
+TOGETHER = 8
+"""Files of a form that one thread decodes; a thread for each costs more than to decode a small one."""
 PLAIN = {"", "application/octet-stream", "application/x-www-form-urlencoded"}
 """Types under which a body is taken for one image; the last is what `curl --data-binary` says of any file."""
 
@@ -46,10 +50,10 @@ def predict_router(state: ServingState) -> APIRouter:
             else:
                 raise Refusal(422, "the body is empty; send an image, or a form (multipart/form-data) of images.")
             del body
-            answers = await state.in_time(request, _predict_all(state, slot, files, every_class), deadline)
+            model, answers = await state.in_time(request, _predict_all(state, slot, files, every_class), deadline)
         request.state.request_fields["images"] = len(answers)
         failed = all(each["error"] is not None for each in answers)
-        content = {"model": slot.name, "version": slot.current.version, "images": answers}
+        content = {"model": slot.name, "version": model.version, "images": answers}
         return Response(json.dumps(content), 422 if failed else 200, media_type="application/json")
 
     return router
@@ -64,28 +68,44 @@ def _wants_every_class(request: Request) -> bool:
 
 async def _predict_all(
     state: ServingState, slot: ModelSlot, files: list[UploadedFile], every_class: bool
-) -> list[dict[str, Any]]:
-    """In the order of the files. All are let in, or none."""
-    model = slot.current
+) -> tuple[ServedModel, list[dict[str, Any]]]:
+    """By which model, and the answers in the order of the files. All are let in, or none."""
+    model = slot.current  # a reload closes it only when all that it let in is answered
     if not model.takes_images:
         raise Refusal(
             422, f"the model {slot.name} takes features and no images; send them to /v2/models/{slot.name}/infer."
         )
+    step = min(TOGETHER, state.settings.batch)
     with model.batcher.admitting(len(files)) as ticket:
-        if len(files) == 1:
-            return [await _predict_one(state, slot, model, files[0], ticket, every_class)]
-        return await asyncio.gather(
-            *(_predict_one(state, slot, model, each, ticket, every_class) for each in files)
-        )  # fmt: skip
+        parts = await asyncio.gather(
+            *(
+                _predict_some(state, slot, model, files[start : start + step], ticket, every_class)
+                for start in range(0, len(files), step)
+            )
+        )
+    return model, [answer for part in parts for answer in part]
 
 
-async def _predict_one(
-    state: ServingState, slot: ModelSlot, model: ServedModel, file: UploadedFile, ticket: Ticket, every_class: bool
-) -> dict[str, Any]:
-    loop = asyncio.get_running_loop()
-    try:
-        pixels = await loop.run_in_executor(state.decoders, model.prepare, file.content, state.settings.pixels)
-    except ImageError as error:
-        slot.count_unreadable()
-        return answer_without(file.name, shorten(error))
-    return answer_about(model, file.name, await model.batcher.submit(pixels[None], ticket), every_class)
+async def _predict_some(
+    state: ServingState,
+    slot: ModelSlot,
+    model: ServedModel,
+    files: list[UploadedFile],
+    ticket: Ticket,
+    every_class: bool,
+) -> list[dict[str, Any]]:
+    def decode() -> list[NDArray[np.uint8] | ImageError]:
+        return [model.prepare(file.content, state.pixels) for file in files]
+
+    found = await asyncio.get_running_loop().run_in_executor(state.decoders, decode)
+    readable = [each for each in found if not isinstance(each, ImageError)]
+    slot.count_unreadable(len(found) - len(readable))
+    if readable:
+        part = await model.batcher.submit(np.stack(readable), ticket)
+        rows = iter(range(part.start, part.stop))
+    return [
+        answer_without(file.name, shorten(each))
+        if isinstance(each, ImageError)
+        else answer_about(model, file.name, part.whole, next(rows), every_class)
+        for file, each in zip(files, found, strict=True)
+    ]

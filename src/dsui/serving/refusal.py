@@ -13,6 +13,11 @@ class Refusal(Exception):  # noqa: N818 - most of them are the client's, not err
         self.status, self.sentence, self.headers = status, sentence, dict(headers or {})
 
 
-def busy(what: str, seconds: int) -> Refusal:
+CLOSE = {"Connection": "close"}
+"""The header of an answer after which the connection is of no use."""
+
+
+def busy(what: str, seconds: int, headers: Mapping[str, str] | None = None) -> Refusal:
     """Come back in `seconds`."""
-    return Refusal(503, f"the server has {what}; try again in {seconds} s.", {"Retry-After": str(seconds)})
+    more = {"Retry-After": str(seconds), **(headers or {})}
+    return Refusal(503, f"the server has {what}; try again in {seconds} s.", more)

@@ -6,6 +6,8 @@ quantiles of its scores at 0, 1, ..., 100 %, and between them the scale is linea
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Mapping
 
 import numpy as np
@@ -19,6 +21,8 @@ class Scale:
 
     def __init__(self, quantiles: Mapping[str, ArrayLike]) -> None:
         self._quantiles = {name: np.asarray(values, dtype=np.float64) for name, values in quantiles.items()}
+        self._lists: dict[str, list[float]] = {name: values.tolist() for name, values in self._quantiles.items()}
+        self._percents = {name: np.linspace(0.0, TOP, len(values)) for name, values in self._quantiles.items()}
 
     @property
     def scores(self) -> tuple[str, ...]:
@@ -29,4 +33,14 @@ class Scale:
         if (known := self._quantiles.get(score)) is None:
             return None
         numbers = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=np.inf)
-        return np.interp(numbers, known, np.linspace(0.0, TOP, len(known)))
+        return np.interp(numbers, known, self._percents[score])
+
+    def percentile(self, score: str, value: float) -> float | None:
+        """The same of one value, many times as fast."""
+        if (known := self._lists.get(score)) is None:
+            return None
+        above = len(known) if math.isnan(value) else bisect_right(known, value)
+        if not 0 < above < len(known):
+            return TOP if above else 0.0
+        low, high = known[above - 1], known[above]
+        return TOP * (above - 1 + (value - low) / (high - low)) / (len(known) - 1)

@@ -18,6 +18,7 @@ from dsui.regular_file import read_regular
 from dsui.runtime import ImageError, OnnxPredictor, Prediction
 from dsui.serving.batching import Batcher
 from dsui.serving.logs import write_event
+from dsui.serving.pixel_budget import PixelBudget
 from dsui.serving.scale import Scale
 from dsui.serving.settings import ServerSettings
 
@@ -65,18 +66,33 @@ class ServedModel:
     def takes_images(self) -> bool:
         return self.facts.input == "images"
 
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one image, [size, size, C], or of one row of features, [M]."""
+        size, channels = self.facts.size, self.facts.channels
+        return (channels,) if size is None else (size, size, channels)
+
+    def input_tensor(self, rows: int) -> dict[str, Any]:
+        """As the Open Inference Protocol describes it; -1 rows are any number of them."""
+        kind = "UINT8" if self.takes_images else "FP32"
+        return {"name": self.facts.input, "datatype": kind, "shape": [rows, *self.input_shape]}
+
     def predict(self, inputs: NDArray[Any]) -> Prediction:
         """Of images [N, H, W, C] or features [N, M]."""
         if self.takes_images:
             return self.predictor.predict_prepared(inputs)
         return self.predictor.predict(inputs, len(inputs))
 
-    def prepare(self, content: bytes, most_pixels: int) -> NDArray[np.uint8]:
-        """[size, size, C] of the bytes of an image file; an ImageError says what is wrong with them."""
-        width, height = stored_size(content)
-        if width * height > most_pixels:
-            raise ImageError(f"its header announces {width} x {height} pixels, more than {most_pixels:,}")
-        return self.predictor.prepare(content)
+    def prepare(self, content: bytes, budget: PixelBudget) -> NDArray[np.uint8] | ImageError:
+        """[size, size, C] of the bytes of an image file, or what is wrong with them."""
+        try:
+            width, height = stored_size(content)
+            if width * height > budget.most:
+                return ImageError(f"its header announces {width} x {height} pixels, more than {budget.most:,}")
+            with budget.taking(width * height):
+                return self.predictor.prepare(content)
+        except ImageError as error:
+            return error
 
     def class_indices(self, prediction: Prediction) -> NDArray[np.int64]:
         """[N]: the places of the labels among the classes."""
@@ -84,10 +100,7 @@ class ServedModel:
         return np.array([places[str(label)] for label in prediction.label], dtype=np.int64)
 
     def _blank(self) -> NDArray[Any]:
-        size = self.facts.size
-        if size is None:
-            return np.zeros((1, self.facts.channels), dtype=np.float32)
-        return np.zeros((1, size, size, self.facts.channels), dtype=np.uint8)
+        return np.zeros((1, *self.input_shape), dtype=np.uint8 if self.takes_images else np.float32)
 
     async def retire(self) -> None:
         """Answer what was let in, and end."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
+import select
 import signal
 import socket
+import struct
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +21,7 @@ import uvicorn
 
 from dsui.errors import DsuiError
 from dsui.serving.app import create_app
-from dsui.serving.connection import timed_protocol
+from dsui.serving.connection import allow_files, limited_protocol
 from dsui.serving.logs import write_event
 from dsui.serving.serving_state import ServingState
 from dsui.serving.settings import ServerSettings
@@ -26,6 +30,12 @@ BACKLOG = 2048
 """Connections that the system accepts before the server does."""
 LAST_ARRIVALS = 0.2
 """Seconds in which a stopping server still takes connections that the system has accepted for it."""
+LONGEST_FLOOD = 2.0
+"""Seconds in which it then waits for a moment when none is left, because closing resets those that are."""
+SO_ATTACH_FILTER, BPF_RETURN = 26, 0x06
+"""Of Linux: the option, and the instruction that returns how many bytes of a packet to keep."""
+QUIET_TURNS = 4
+"""Turns of the event loop without a new connection; asyncio takes three to make one its own."""
 
 
 def serve(
@@ -37,17 +47,17 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C. `announce` is told the address, once it is open."""
     warnings.filterwarnings("ignore", module="PIL")  # about odd files, and about large ones, which have a limit here
+    allow_files()
     with listen(host, port) as listener:
         app = create_app(models, settings)
         config = uvicorn.Config(
             app,
-            http=timed_protocol(settings.header_seconds),
+            http=limited_protocol(settings.header_seconds, settings.connections),
             ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=settings.connections,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=int(settings.seconds) + 5,
             proxy_headers=False,
@@ -89,6 +99,24 @@ def _address(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def refuse_new(listener: socket.socket) -> None:
+    """Let the system accept no more connections, and keep those that it has accepted, which closing would reset.
+
+    On Linux a filter drops every packet that asks for one, so that a client tries again and finds nobody. Elsewhere the
+    queue becomes as short as it can be, and one or two may still be lost in a flood of new connections.
+    """
+    if sys.platform != "linux":
+        listener.listen(0)
+        return
+    drop_all = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RETURN, 0, 0, 0))
+    listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(drop_all)))
+
+
+def _is_called(listener: socket.socket) -> bool:
+    """Whether the system has accepted a connection that is not taken yet."""
+    return bool(select.select([listener], [], [], 0)[0])
+
+
 class _Server(uvicorn.Server):
     def __init__(
         self, config: uvicorn.Config, state: ServingState, listener: socket.socket, started: Callable[[], None]
@@ -119,8 +147,11 @@ class _Server(uvicorn.Server):
         self._state.draining = True
         write_event(logging.INFO, "stopping")
         await asyncio.sleep(self._state.settings.drain)
-        self._listener.listen(0)  # the system accepts no more, and what it has accepted is taken now
+        refuse_new(self._listener)
         await asyncio.sleep(LAST_ARRIVALS)
+        until, quiet = time.monotonic() + LONGEST_FLOOD, 0
+        while (quiet := 0 if _is_called(self._listener) else quiet + 1) < QUIET_TURNS and time.monotonic() < until:
+            await asyncio.sleep(0)
         await super().shutdown(sockets)
 
     def _reload(self) -> None:

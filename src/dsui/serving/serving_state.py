@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from dsui.errors import DsuiError
-from dsui.serving.body import CLOSE, BodyBudget
+from dsui.serving.body import BodyBudget
 from dsui.serving.metrics import Metrics
-from dsui.serving.refusal import Refusal, busy
+from dsui.serving.pixel_budget import PixelBudget
+from dsui.serving.refusal import CLOSE, Refusal, busy
 from dsui.serving.settings import ServerSettings
 from dsui.serving.slot import ModelSlot
 from dsui.spelling import unknown_name
@@ -29,7 +30,7 @@ class ServingState:
         if not models:
             raise DsuiError("there is no model to serve; name a file model.onnx, or the folder of a run.")
         self.settings, self.metrics, self.draining = settings, Metrics(), False
-        self.bodies = BodyBudget(settings.bodies)
+        self.bodies, self.pixels = BodyBudget(settings.bodies), PixelBudget(settings.pixels)
         self.decoders = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="dsui-decode")
         self.slots = {name: ModelSlot(name, source, settings, self.metrics) for name, source in models.items()}
 

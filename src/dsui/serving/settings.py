@@ -22,7 +22,7 @@ class ServerSettings:
     files: int = 64
     """Images in a request."""
     pixels: int = 50_000_000
-    """Pixels of an image as its header announces them."""
+    """Pixels of an image as its header announces them, and of all images that are decoded at the same time."""
     body: int = 32 * MIB
     """Bytes of a request's body."""
     bodies: int = 256 * MIB
@@ -32,7 +32,7 @@ class ServerSettings:
     header_seconds: float = 10.0
     """For the head of a request."""
     connections: int = 1000
-    """Open connections."""
+    """Open connections that are served; requests on further ones are answered with 503, but for those of probes."""
     drain: float = 0.0
     """Seconds that a server that was told to stop goes on taking requests, so that a balancer can notice."""
     threads: int | None = None

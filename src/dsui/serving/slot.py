@@ -38,7 +38,8 @@ class ModelSlot:
         """Images by what became of them, since the server began."""
         self.reload_failed = False
         self.current = self._load()
-        self.monitors = self._new_monitors()
+        self.monitors: dict[str, Monitor] = {}
+        self._begin_watching()
         metrics.queue.labels(name).set_function(lambda: self.current.batcher.queued)
         metrics.admitted.labels(name).set_function(lambda: self.current.batcher.admitted)
         metrics.info.labels(name, self.current.version).set(1)
@@ -59,14 +60,14 @@ class ModelSlot:
                 )  # fmt: skip
                 return False
             old, self.current = self.current, new
-            self.monitors = self._new_monitors()
             self.reload_failed = False
             new.batcher.start()
             self.metrics.stale.labels(self.name).set(0)
             self.metrics.reloads.labels(self.name, "done").inc()
-            if new.version != old.version:
+            if new.version != old.version:  # the same file keeps its alarms
+                self._begin_watching()
                 self.metrics.info.remove(self.name, old.version)
-            self.metrics.info.labels(self.name, new.version).set(1)
+                self.metrics.info.labels(self.name, new.version).set(1)
             write_event(logging.INFO, "reloaded", model=self.name, version=new.version, before=old.version)
             task = asyncio.create_task(old.retire())
             self._retiring.add(task)
@@ -77,9 +78,8 @@ class ModelSlot:
         """Answer what was let in, by this version and those before it."""
         await asyncio.gather(self.current.retire(), *self._retiring)
 
-    def count_unreadable(self) -> None:
-        self.counts[UNREADABLE] += 1
-        self.metrics.images.labels(self.name, UNREADABLE).inc()
+    def count_unreadable(self, images: int) -> None:
+        self._count(UNREADABLE, images)
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -91,8 +91,17 @@ class ModelSlot:
         with exported(self.source) as file:
             return ServedModel(self.name, file, self._settings, self._after)
 
+    def _begin_watching(self) -> None:
+        """Anew with another model, because it has promises of its own."""
+        for kind in self.monitors:
+            self.metrics.wealth.remove(self.name, kind)
+            self.metrics.alarm.remove(self.name, kind)
+        self.monitors = self._new_monitors()
+        for kind, monitor in self.monitors.items():
+            self._show(kind, monitor)
+
     def _new_monitors(self) -> dict[str, Monitor]:
-        """They begin anew with every model, because each has promises of its own."""
+        """Of the promises of the current model."""
         thresholds, calibration = self.current.facts.thresholds, self.current.facts.calibration
         if (known := calibration or thresholds) is None:
             return {}
@@ -125,7 +134,7 @@ class ModelSlot:
             rejected = int(np.count_nonzero(prediction.abnormal))
             self._count(ACCEPTED, images - rejected)
             self._count(REJECTED, rejected)
-        if model is self.current:  # the monitors of an older one ended with it
+        if model.version == self.current.version:  # the monitors of an older one ended with it
             for kind, monitor in self.monitors.items():
                 self._watch(kind, monitor, prediction)
 
@@ -139,7 +148,10 @@ class ModelSlot:
             monitor.update(~prediction.abnormal)
         elif isinstance(monitor, UncertaintyMonitor):
             monitor.update(getattr(prediction, kind))
-        self.metrics.wealth.labels(self.name, kind).set(monitor.value)
-        self.metrics.alarm.labels(self.name, kind).set(int(monitor.alarm))
+        self._show(kind, monitor)
         if monitor.alarm and not known:
             write_event(logging.WARNING, "alarm", model=self.name, monitor=kind, sentence=monitor.sentence)
+
+    def _show(self, kind: str, monitor: Monitor) -> None:
+        self.metrics.wealth.labels(self.name, kind).set(monitor.value)
+        self.metrics.alarm.labels(self.name, kind).set(int(monitor.alarm))

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from dsui.serving.documents import HEALTH, METRICS, MODELS, READY
-from dsui.serving.scale import TOP
 from dsui.serving.serving_state import ServingState
 from dsui.serving.slot import ModelSlot
 
@@ -76,5 +75,5 @@ def describe(slot: ModelSlot) -> dict[str, Any]:
 
 
 def _percentile(slot: ModelSlot, score: str, value: float) -> float | None:
-    places = slot.current.scale.percentiles(score, [value])
-    return None if places is None else round(min(float(places[0]), TOP), 2)
+    place = slot.current.scale.percentile(score, value)
+    return None if place is None else round(place, 2)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsui.plain_json import load_json
-from dsui.schema import check, instance, listed, mapping, record, text, whole
+from dsui.schema import NOTHING, check, either, instance, listed, mapping, record, text, whole
 from dsui.serving.refusal import Refusal
 
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -28,28 +28,29 @@ DTYPES: dict[str, np.dtype[Any]] = {
 """The data types that models of dsui have."""
 LARGEST_JSON = 8 << 20
 """Bytes of JSON; while it is parsed nothing else is answered. Larger tensors travel in the binary extension."""
-ANYTHING = instance(object, "anything")
+PARAMETERS = either(mapping(instance(object, "anything")), NOTHING)
+"""Clients such as MLServer's write null for what they leave out."""
 TENSOR = record(
     {"name": text(), "datatype": text(20), "shape": listed(whole(0, 1 << 31), most=8, least=1)},
-    {"parameters": mapping(ANYTHING), "data": instance(list, "a list of numbers")},
+    {"parameters": PARAMETERS, "data": either(instance(list, "a list of numbers"), NOTHING)},
 )
 REQUEST = record(
     {"inputs": listed(TENSOR, most=8, least=1)},
     {
-        "id": text(200),
-        "parameters": mapping(ANYTHING),
-        "outputs": listed(record({"name": text()}, {"parameters": mapping(ANYTHING)}), most=100),
+        "id": either(text(200), NOTHING),
+        "parameters": PARAMETERS,
+        "outputs": either(listed(record({"name": text()}, {"parameters": PARAMETERS}), most=100), NOTHING),
     },
 )
 
 
 class Infer(NamedTuple):
-    """A request: its one tensor, the outputs it wants (None for all), and which of them as bytes."""
+    """A request: its one tensor, the outputs it wants (all where it names none), and which of them as bytes."""
 
     number: str | None
     name: str
     tensor: NDArray[Any]
-    outputs: list[str] | None
+    outputs: list[str]
     binary: Mapping[str, bool]
     all_binary: bool
 
@@ -72,18 +73,18 @@ def parse_infer(body: bytes, header_size: str | None) -> Infer:
         raise Refusal(400, f"the request has {len(content['inputs'])} inputs and the model takes one.")
     (given,) = content["inputs"]
     rest = memoryview(body)[size:]
-    wanted = content.get("outputs")
+    wanted = content.get("outputs") or []
     return Infer(
         content.get("id"),
         given["name"],
         _tensor(given, rest),
-        None if wanted is None else [each["name"] for each in wanted],
+        [each["name"] for each in wanted],
         {
-            each["name"]: each["parameters"]["binary_data"] is True
-            for each in wanted or ()
-            if "binary_data" in each.get("parameters", {})
+            each["name"]: parameters["binary_data"] is True
+            for each in wanted
+            if "binary_data" in (parameters := each.get("parameters") or {})
         },
-        content.get("parameters", {}).get("binary_data_output") is True,
+        (content.get("parameters") or {}).get("binary_data_output") is True,
     )
 
 
@@ -92,7 +93,7 @@ def _tensor(given: Mapping[str, Any], rest: memoryview) -> NDArray[Any]:
     if (dtype := DTYPES.get(given["datatype"])) is None:
         raise Refusal(400, f"a tensor is {given['datatype']}; a model of dsui takes UINT8 images or FP32 features.")
     count = math.prod(shape)
-    size = given.get("parameters", {}).get("binary_data_size")
+    size = (given.get("parameters") or {}).get("binary_data_size")
     if size is not None:
         if size != len(rest) or type(size) is not int or size != count * dtype.itemsize:
             raise Refusal(
@@ -101,7 +102,7 @@ def _tensor(given: Mapping[str, Any], rest: memoryview) -> NDArray[Any]:
                 f"{len(rest):,} came; binary_data_size must be that number.",
             )
         return np.frombuffer(rest, dtype=dtype).reshape(shape)
-    if "data" not in given:
+    if given.get("data") is None:
         raise Refusal(400, "the tensor has neither data nor binary_data_size; send one of them.")
     return _of_numbers(given["data"], dtype, shape, count)
 
@@ -126,13 +127,18 @@ def _of_numbers(data: list[Any], dtype: np.dtype[Any], shape: tuple[int, ...], c
         return values.astype(dtype).reshape(shape)
 
 
+def kind_of(values: NDArray[Any]) -> str:
+    """The protocol's name of an array's type, which is one of DTYPES."""
+    return next(kind for kind, dtype in DTYPES.items() if dtype == values.dtype)
+
+
 def encode_answer(
     facts: Mapping[str, Any], outputs: Mapping[str, NDArray[Any]], request: Infer
 ) -> tuple[bytes, int | None]:
     """The body of the answer, and the length of its JSON where bytes follow it."""
     described, binary = [], []
     for name, values in outputs.items():
-        kind = next(kind for kind, dtype in DTYPES.items() if dtype == values.dtype)
+        kind = kind_of(values)
         tensor: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(values.shape)}
         if request.binary.get(name, request.all_binary):
             content = np.ascontiguousarray(values).tobytes()
