@@ -67,6 +67,7 @@ def a_step(head: MoGMMHead, x: Tensor, y: Tensor) -> Callable[[], None]:
 
     def step() -> None:
         head.zero_grad()
+        x.grad = None
         loss(head(x), y, head).backward()
 
     return step
@@ -75,7 +76,8 @@ def a_step(head: MoGMMHead, x: Tensor, y: Tensor) -> Callable[[], None]:
 def report() -> str:
     torch.manual_seed(0)
     device = the_device()
-    x, y = torch.randn(BATCH, FEATURES, device=device), torch.randint(CLASSES, (BATCH,), device=device)
+    x = torch.randn(BATCH, FEATURES, device=device, requires_grad=True)  # as in training, where a network is behind it
+    y = torch.randint(CLASSES, (BATCH,), device=device)
     heads = {name: MoGMMHead(FEATURES, CLASSES, COMPONENTS, **made).to(device) for name, made in LAYERS.items()}
     steps: dict[str, Callable[[], object]] = {name: a_step(head, x, y) for name, head in heads.items()}
     took = medians(steps, device)
@@ -93,6 +95,7 @@ def report() -> str:
     ]
     if device.type == "cpu":
         means = torch.randn(CLASSES * COMPONENTS, FEATURES)
+        x = x.detach()
         twice, both = torch.cat([x, x], 1), torch.cat([means, means], 1)
         distances = medians(
             {"laplace": lambda: torch.cdist(x, means, p=1), "product": lambda: twice @ both.T},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
 from dsui.balancing import balanced, balanced_shares
 from dsui.head import MoGMMHead
@@ -50,6 +51,31 @@ def test_a_component_that_explains_nothing_gets_a_gradient() -> None:
         gradients.append(head.log_variances.grad[:, 1].abs().sum().item())  # type: ignore[index]
     assert gradients[0] < 1e-6
     assert gradients[1] > 1e-2
+
+
+def test_components_of_digits_stay_alive_that_die_without_it() -> None:
+    """Without it 69 % of them were alive when written, with it all."""
+    alive = [share_of_living_components(balance) for balance in (False, True)]
+    assert alive[0] < 0.8
+    assert alive[1] > 0.95
+
+
+def share_of_living_components(balance: bool) -> float:
+    """How many explain at least 1 % of their class's images."""
+    images, digits = load_digits(return_X_y=True)
+    x, y = torch.tensor(images / 16 - 0.3, dtype=torch.float32)[:1000], torch.tensor(digits)[:1000]
+    torch.manual_seed(0)
+    head = MoGMMHead(64, 10, components=8)
+    loss = DualSupervisedLoss("sgvb", balanced_components=balance)
+    optimizer = torch.optim.Adam(head.parameters(), lr=0.03)
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss(head(x), y, head).backward()
+        optimizer.step()
+    out = head.eval()(x)
+    own = out.component_log_prob[torch.arange(1000), y] / head.temperature + out.log_mixing[y]
+    held = torch.zeros(10, 8, dtype=own.dtype).index_add(0, y, own.detach().softmax(1))
+    return ((held / held.sum(1, keepdim=True)) >= 0.01).double().mean().item()
 
 
 def test_objectives_of_untempered_densities_have_no_balance() -> None:

@@ -11,6 +11,8 @@ from torch import Tensor
 from dsui import DualSupervisedLoss, MoGMMHead
 from dsui import fused as fused_module
 from dsui.density import gaussian_log_prob
+from dsui.families import registry as families
+from tests.families.test_heads_of_families import settings_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -58,10 +60,11 @@ def test_fused_kernels_equal_the_plain_formulas(monkeypatch: pytest.MonkeyPatch)
         assert float((ours - plain).norm() / plain.norm()) < 1e-5
 
 
-def test_a_captured_step_equals_an_eager_one_bit_for_bit() -> None:
+@pytest.mark.parametrize("family", families.names())
+def test_a_captured_step_equals_an_eager_one_bit_for_bit(family: str) -> None:
     torch.manual_seed(0)
     x, y = torch.randn(64, 256, device="cuda"), torch.randint(10, (64,), device="cuda")
-    head, loss = MoGMMHead(256, 10, 4).cuda(), DualSupervisedLoss()
+    head, loss = MoGMMHead(256, 10, 4, **settings_of(family)).cuda(), DualSupervisedLoss()
 
     def step() -> Tensor:
         head.zero_grad(set_to_none=False)

@@ -10,6 +10,9 @@ Sinkhorn's iterations (Cuturi, NeurIPS 2013; as in PALM, Lu et al., ICLR 2024, a
 
     q_bj = softmax_j(x_bj + v_tj),    v_tj <- v_tj - ln(sum_b q_bj K / n_t)
 
+Ten iterations leave a column within 15 % of that where x varies by 5 nats, and between 0.3 and 1.5 times of it at 20.
+Several processes balance each its own part of a batch, so they do not compute what one would.
+
 The label's own score becomes the right-hand side with q held fixed; scores of other classes stay as they are. A
 component that explains too little then still gets its share of the gradient, and stays alive.
 """

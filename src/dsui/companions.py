@@ -14,8 +14,9 @@ and W_i, S = 30 a fixed scale, and means over the batch:
 `center` has no centres of its own: the tied class weight is one, so it pulls features to it, in their own length, and
 pushes none away. The batch norm gives h as z |h| / sqrt(M). 1/M counts it per feature dimension, as the objectives do.
 
-`a-softmax` has no |z| in place of S, because all features are equally long on the sphere. Its lambda falls as in the
-paper, from 1,000 to 5: max(5, 1000 / (1 + n / 10)) after n steps, which are those that the layer's batch norm counted.
+The margins are those of the papers; S is 64 in those of ArcFace and CosFace. `a-softmax` has S in place of |z|, because
+all features are equally long on the sphere. Its lambda is annealed as in the authors' code, from 1,000 to 5, a little
+slower (0.1 for 0.12): max(5, 1000 / (1 + 0.1 n)) after n steps, which are those that the layer's batch norm counted.
 `additive-angle` takes cos theta_t - 0.5 sin 0.5 where theta_t + 0.5 passes pi, so that it falls with theta everywhere.
 
 The `spread` of nearly parallel class weights is large. A regular simplex has the least, -1 / (0.1 (C - 1)).

@@ -18,10 +18,12 @@ from dsui.errors import DsuiError
 from dsui.export.description import METADATA, describe
 from dsui.export.onnx_session import Session
 from dsui.export.run_export import export_run
+from dsui.families import registry as families
 from dsui.methods.doubles import Doubles
 from dsui.methods.dsui import DualSupervised
 from dsui.methods.registry import build, find, names
 from dsui.runs.recipe_file import load_recipe
+from tests.families.test_heads_of_families import settings_of
 from tests.support.digit_runs import own_copy, run
 
 OPTIONS: dict[str, dict[str, object]] = {
@@ -105,6 +107,14 @@ def test_of_doubles_only_the_upright_rows_are_exported_unless_a_threshold_reads_
     of_classes = 10 * head.components  # columns of the product with (z^2, z)
     assert ((2 * head.in_features, of_classes) in stored) == (score is None)
     assert ((2 * head.in_features, 4 * of_classes) in stored) == (score is not None)
+
+
+@pytest.mark.parametrize("family", [name for name in families.names() if name != "gaussian"])
+def test_every_family_exports_also_with_doubles_and_a_density_of_lengths(family: str, tmp_path: Path) -> None:
+    options = {**settings_of(family), "doubles": "turns", "length": "density"}
+    exported = export_run(run("dsui", held_out=0.2, epochs=1, **options), tmp_path / "model.onnx")
+    assert exported.agreement.probability < 1e-5
+    assert exported.agreement.relative["log_density"] < 1e-5
 
 
 def test_the_released_layer_exports(tmp_path: Path) -> None:

@@ -107,8 +107,8 @@ def test_a_class_of_few_samples_starts_with_the_variances_of_all(name: str, coun
     assert all(each.isfinite().all() for each in head.parameters())
     if head.log_variances is not None:
         within = head.project(x[few].double())
-        pooled = sum((within[y[few] == row] - within[y[few] == row].mean(0)).square().sum(0) for row in range(3))
-        expected = (pooled / len(few)).clamp(min=head.variance_floor).log()
+        centres = torch.stack([within[y[few] == row].mean(0) for row in range(3)])
+        expected = (within - centres[y[few]]).square().mean(0).clamp(min=head.variance_floor).log()
         torch.testing.assert_close(head.log_variances[1], expected.expand(4, 6))
 
 
