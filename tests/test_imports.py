@@ -15,7 +15,7 @@ from tests.support.fences import ROOT
 
 ROOMS = """
 errors excerpt regular_file plain_yaml plain_json plain_pickle schema installed
-spelling lazy_registry differentiation checks progress host_memory device spreadsheet python_words
+spelling lazy_registry differentiation checks progress host_memory device spreadsheet python_words ray_cluster
 monitoring
 fused matrix_product density divergence em projection families
 head_output head released companions balancing length objectives

@@ -1,8 +1,7 @@
-"""The verdict on a run as the command line shows it: in full before a table, in two sentences before predictions."""
+"""The verdict on a run as the command line shows it before a table."""
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,17 +33,3 @@ def print_verdict(console: Console, verdict: Verdict, name: str = "") -> None:
     console.print(f"{name}{verdict.headline}", style="bold")
     console.print(answers)
     console.print(f"Next: {verdict.next_step}.\n", soft_wrap=True)
-
-
-def short_verdict(run: RunFacts) -> str:
-    """Two sentences, or how to get them."""
-    from dsui.evaluation.verdict import judge
-    from dsui.evaluation.verdict_facts import facts_of_run
-
-    facts = facts_of_run(run)
-    if facts is None:
-        return (
-            "This model was not evaluated, so it is unknown whether to trust it. "
-            f"Next: dsui evaluate {shlex.quote(str(run.path))}."
-        )
-    return judge(facts).short

@@ -18,12 +18,13 @@ The verdict names that one reason, and the one step that would change the answer
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from dsui.evaluation.verdict_facts import Facts
+from dsui.evaluation.verdict_facts import Facts, facts_of_run
 from dsui.evaluation.verdict_limits import FEWEST_FOR_THRESHOLD
 from dsui.evaluation.verdict_questions import (
     Answer,
@@ -34,6 +35,9 @@ from dsui.evaluation.verdict_questions import (
     foreign_turned_away,
     right,
 )
+
+if TYPE_CHECKING:
+    from dsui.runs.model import RunFacts
 
 
 class Grade(StrEnum):
@@ -112,6 +116,17 @@ def judge(facts: Facts) -> Verdict:
     else:
         grade, reason, step = Grade.can_be_used, ", ".join(each.reason for each in findings), _how_to_use(facts)
     return Verdict(grade, reason, step, findings, _evidence(facts, findings))
+
+
+def short_verdict(run: RunFacts) -> str:
+    """The verdict in two sentences, or how to get it."""
+    facts = facts_of_run(run)
+    if facts is None:
+        return (
+            "This model was not evaluated, so it is unknown whether to trust it. "
+            f"Next: dsui evaluate {shlex.quote(str(run.path))}."
+        )
+    return judge(facts).short
 
 
 def _how_to_use(facts: Facts) -> str:
