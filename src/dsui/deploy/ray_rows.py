@@ -164,9 +164,6 @@ def _listing(ray: Any, paths: list[Path], answered: Answered, batch: int, folder
             yield pa.table({"files": pa.array([found], pa.list_(pa.large_binary()))})
 
     class Listing(Datasource):
-        def __init__(self) -> None:
-            super().__init__()
-
         def get_name(self) -> str:
             return "Listing"
 
@@ -177,7 +174,7 @@ def _listing(ray: Any, paths: list[Path], answered: Answered, batch: int, folder
             del parallelism
             return [ReadTask(batches, BlockMetadata(num_rows=None, size_bytes=None, exec_stats=None, input_files=None))]
 
-    return Listing()
+    return Listing()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
