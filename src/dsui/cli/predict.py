@@ -14,6 +14,7 @@ from dsui.cli.predict_onnx import ENDING, predict_by_file
 from dsui.cli.predict_ray import check_options, predict_by_ray
 from dsui.cli.prediction_rows import Batch, RowsFile, RowWriter, asks_for_json
 from dsui.cli.score_options import DetectorName, ForeignScore, Score, Two, parse_choice
+from dsui.hub import fetch, is_hub_name
 
 if TYPE_CHECKING:
     from dsui.deploy.predictor import Predictor
@@ -26,7 +27,9 @@ def predict(
     run: Annotated[
         Path,
         typer.Argument(
-            help="Folder of a trained run, or a file of `dsui export`.", metavar="RUN|FILE.onnx", parser=parse_path
+            help="Folder of a trained run, a file of `dsui export`, or a model of the hub, hf:USER/NAME.",
+            metavar="RUN|FILE.onnx",
+            parser=parse_path,
         ),
     ],
     paths: Annotated[
@@ -81,6 +84,7 @@ def predict(
     if coverage is not None and risk is not None:
         raise UsageError("choose --coverage or --risk, not both.")
     choice = parse_choice(score, foreign_score, two, detector)
+    run = fetch(str(run), quiet) if is_hub_name(run) else run
     if check_name("engine", engine, ENGINES) == "ray":
         other_threshold = coverage is not None or risk is not None or any(choice)
         folder = check_options(out, as_json, other_threshold, own_function)

@@ -35,6 +35,7 @@ from dsui.evaluation.verdict_questions import (
     foreign_turned_away,
     right,
 )
+from dsui.hub import is_cached
 
 if TYPE_CHECKING:
     from dsui.runs.model import RunFacts
@@ -55,6 +56,7 @@ HEADLINES = {
     Grade.use_with_care: "Use this model with care",
     Grade.can_be_used: "This model can be used",
 }
+NOT_EVALUATED = "This model was not evaluated, so it is unknown whether to trust it."
 GRAVE = {
     Answer.no: Grade.do_not_use,
     Answer.unknown: Grade.not_enough_known,
@@ -119,13 +121,12 @@ def judge(facts: Facts) -> Verdict:
 
 
 def short_verdict(run: RunFacts) -> str:
-    """The verdict in two sentences, or how to get it."""
+    """The verdict, and in a second sentence what to do next, unless it is a model of the hub, which stays as it is."""
     facts = facts_of_run(run)
+    if is_cached(run.path):
+        return NOT_EVALUATED if facts is None else judge(facts).headline
     if facts is None:
-        return (
-            "This model was not evaluated, so it is unknown whether to trust it. "
-            f"Next: dsui evaluate {shlex.quote(str(run.path))}."
-        )
+        return f"{NOT_EVALUATED} Next: dsui evaluate {shlex.quote(str(run.path))}."
     return judge(facts).short
 
 
