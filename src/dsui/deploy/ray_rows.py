@@ -40,7 +40,7 @@ Batch = dict[str, NDArray[Any]]
 """A batch of Ray Data has one row, which is a batch of files, so that Ray never cuts or joins them."""
 
 
-class Model(NamedTuple):
+class AnsweringModel(NamedTuple):
     """What answers: how it takes its images, how it predicts [N, C, H, W], and the scores with columns of their own.
     `fingerprint` changes with the model and `decides` with its thresholds; `told` is what to know of both."""
 
@@ -52,12 +52,12 @@ class Model(NamedTuple):
     told: Sequence[str]
 
 
-def open_model(path: Path, device: str, threads: int | None = None) -> Model:
+def open_model(path: Path, device: str, threads: int | None = None) -> AnsweringModel:
     """A run on a device, or a file of `dsui export`, which is computed on the processors."""
     return _of_file(path, threads) if path.suffix.lower() == ONNX else _of_run(path, device)
 
 
-def _of_file(path: Path, threads: int | None) -> Model:
+def _of_file(path: Path, threads: int | None) -> AnsweringModel:
     from dsui.runtime.predictor import OnnxPredictor
 
     predictor = OnnxPredictor(path, threads)
@@ -66,7 +66,7 @@ def _of_file(path: Path, threads: int | None) -> Model:
     with open_regular(path) as stream:
         fingerprint = hashlib.file_digest(stream, "sha256").hexdigest()
     saved = [] if facts.saved_threshold is None else [facts.saved_threshold]
-    return Model(
+    return AnsweringModel(
         predictor.form,
         lambda pixels: predictor.predict(pixels, len(pixels)),
         more,
@@ -76,7 +76,7 @@ def _of_file(path: Path, threads: int | None) -> Model:
     )
 
 
-def _of_run(path: Path, device: str) -> Model:
+def _of_run(path: Path, device: str) -> AnsweringModel:
     from dsui.deploy.predictor import Predictor
     from dsui.evaluation.verdict import short_verdict
 
@@ -84,7 +84,7 @@ def _of_run(path: Path, device: str) -> Model:
     facts, chosen = predictor.model.facts, predictor.chosen
     more = further_scores(() if chosen is None else chosen.limits)
     saved = [] if chosen is None else [chosen.saved_sentence]
-    return Model(
+    return AnsweringModel(
         predictor.form,
         lambda pixels: predictor.predict(pixels, len(pixels)),
         more,
