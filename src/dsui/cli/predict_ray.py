@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from dsui.cli.errors import UsageError
@@ -50,7 +51,13 @@ def predict_by_ray(model: Path, paths: list[Path], out: Path, batch: int | None,
         former = len(folder.answered)
         if former:
             print_note(console, f"{out} has answers for {former:,} files; only others are read.")
-        with connected_ray(lambda sentence: print_note(console, sentence)) as ray, ProgressBars(console) as bars:
+        with ExitStack() as leaving:
+            notes: list[str] = []
+            with _muted_stderr():
+                ray = leaving.enter_context(connected_ray(notes.append))
+            for sentence in notes:
+                print_note(console, sentence)
+            bars = leaving.enter_context(ProgressBars(console))
             rows = ray_rows(ray, model, answering.form, paths, folder.answered, batch or BATCH, device)
             try:
                 with closing(folder.write(rows)) as written:
@@ -66,3 +73,16 @@ def predict_by_ray(model: Path, paths: list[Path], out: Path, batch: int | None,
     console.print(counts.summary(), soft_wrap=True)
     if counts.failed:
         raise DsuiError(f"{counts.failed:,} of {counts.files:,} files cannot be used; their rows say why.")
+
+
+@contextmanager
+def _muted_stderr() -> Iterator[None]:
+    """Ray writes how it logs to the file descriptor itself; what fails comes as an exception."""
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
