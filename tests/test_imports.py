@@ -20,7 +20,7 @@ monitoring
 fused matrix_product density divergence em projection families
 head_output head released companions balancing length objectives
 weibull pareto
-outputs score_table scores recipe limits prediction
+outputs score_table scores recipe limits prediction hub
 backbones
 methods
 detectors
@@ -33,6 +33,7 @@ evaluation
 deploy
 export
 report
+publishing
 experiments
 benchmarks
 classifier

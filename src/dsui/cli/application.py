@@ -16,6 +16,7 @@ from dsui.cli.export import export
 from dsui.cli.info import info
 from dsui.cli.monitor import monitor
 from dsui.cli.predict import predict
+from dsui.cli.push import push
 from dsui.cli.report import report
 from dsui.cli.reproduce import reproduce
 from dsui.cli.serve import serve
@@ -40,6 +41,7 @@ app.command()(report)
 app.command()(predict)
 app.command()(threshold)
 app.command()(export)
+app.command()(push)
 app.command()(serve)
 app.command()(monitor)
 data_app.command()(suspects)

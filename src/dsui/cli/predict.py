@@ -7,25 +7,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsui.cli.arguments import Device, OwnFunction, allow_function, select_device
+from dsui.cli.arguments import Device, OwnFunction, allow_function, check_name, select_device
 from dsui.cli.errors import UsageError
 from dsui.cli.plain_arguments import Json, Quiet, check_positive_share, parse_path
 from dsui.cli.predict_onnx import ENDING, predict_by_file
+from dsui.cli.predict_ray import check_options, predict_by_ray
 from dsui.cli.prediction_rows import Batch, RowsFile, RowWriter, asks_for_json
 from dsui.cli.score_options import DetectorName, ForeignScore, Score, Two, parse_choice
-from dsui.limits import effect
+from dsui.hub import fetch, is_hub_name
 
 if TYPE_CHECKING:
     from dsui.deploy.predictor import Predictor
     from dsui.deploy.score_choice import ScoreChoice
-    from dsui.runs.acceptance import Thresholds
+
+ENGINES = ("local", "ray")
 
 
 def predict(
     run: Annotated[
         Path,
         typer.Argument(
-            help="Folder of a trained run, or a file of `dsui export`.", metavar="RUN|FILE.onnx", parser=parse_path
+            help="Folder of a trained run, a file of `dsui export`, or a model of the hub, hf:USER/NAME.",
+            metavar="RUN|FILE.onnx",
+            parser=parse_path,
         ),
     ],
     paths: Annotated[
@@ -59,6 +63,9 @@ def predict(
     detector: DetectorName = None,
     out: RowsFile = None,
     batch: Batch = None,
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="local, or ray: a cluster, which writes Parquet to --out FOLDER.")
+    ] = "local",
     device: Device = "auto",
     own_function: OwnFunction = None,
     as_json: Json = False,
@@ -70,13 +77,20 @@ def predict(
     as CSV or, with --json, as JSON lines. The row of a file that cannot be read says why, and the exit status is then
     1. Without --coverage or --risk, the threshold that `dsui threshold --save` keeps in the run decides, if there is
     one. An ONNX file has its threshold inside. The verdict of `dsui evaluate` comes first, on stderr.
+    --engine ray answers for millions of files on a cluster, and goes on where it was stopped.
 
     Example: dsui predict runs/mine photos --coverage 0.95 --out predictions.csv
     """
     if coverage is not None and risk is not None:
         raise UsageError("choose --coverage or --risk, not both.")
-    as_json = asks_for_json(out, as_json)
     choice = parse_choice(score, foreign_score, two, detector)
+    run = fetch(str(run), quiet) if is_hub_name(run) else run
+    if check_name("engine", engine, ENGINES) == "ray":
+        other_threshold = coverage is not None or risk is not None or any(choice)
+        folder = check_options(out, as_json, other_threshold, own_function)
+        predict_by_ray(run, paths, folder, batch, device, quiet)
+        return
+    as_json = asks_for_json(out, as_json)
     if run.suffix.lower() == ENDING:
         _check_options_of_a_file(run, coverage is not None or risk is not None or any(choice), device, own_function)
         predict_by_file(run, paths, out, batch, as_json, quiet)
@@ -86,11 +100,11 @@ def predict(
     allow_function(own_function)
     from dsui.cli.progress import print_note
     from dsui.cli.terminal import stderr_console
-    from dsui.cli.verdict import short_verdict
     from dsui.data.feature_file import ENDINGS
     from dsui.data.image_files import image_files
     from dsui.deploy.predictor import BATCH, Predictor
     from dsui.deploy.rows import feature_rows, rows
+    from dsui.evaluation.verdict import short_verdict
 
     predictor = Predictor.load(run, select_device(device))
     console = stderr_console(quiet)
@@ -124,10 +138,5 @@ def _check_options_of_a_file(file: Path, other_threshold: bool, device: str, own
 def _set_threshold(predictor: Predictor, coverage: float | None, risk: float | None, choice: ScoreChoice) -> str | None:
     """Choose the threshold that is asked for, or leave the one that the run keeps; a sentence that says which."""
     if coverage is not None or risk is not None:
-        return _describe(predictor.threshold(coverage, risk, **choice._asdict()))
-    chosen = predictor.chosen
-    return None if chosen is None else f"{_describe(chosen)} Saved in the run, by {chosen.asked.name}."
-
-
-def _describe(chosen: Thresholds) -> str:
-    return effect(chosen.limits, chosen.coverage, chosen.risk, chosen.images)
+        return predictor.threshold(coverage, risk, **choice._asdict()).sentence
+    return None if predictor.chosen is None else predictor.chosen.saved_sentence

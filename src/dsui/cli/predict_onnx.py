@@ -61,14 +61,11 @@ def predict_by_file(
         raise DsuiError(
             f"{model} takes features and no images; use OnnxPredictor({str(model)!r}).predict(features) in Python."
         )
-    if facts.thresholds is not None:
-        console.print(
-            f"{facts.thresholds.sentence} Saved in the file, by {facts.thresholds.asked.name}.", soft_wrap=True
-        )
-    unknown = "This model was not evaluated, so it is unknown whether to trust it."
+    if facts.saved_threshold is not None:
+        console.print(facts.saved_threshold, soft_wrap=True)
     RowWriter(out, as_json, console).write(
         rows(predictor, image_files(paths), batch or BATCH),
         paths,
         lambda: sum(1 for _ in image_files(paths)),
-        lambda: unknown if facts.verdict is None else facts.verdict.short,
+        lambda: facts.short_verdict,
     )

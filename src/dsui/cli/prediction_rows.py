@@ -70,7 +70,7 @@ class RowWriter(NamedTuple):
         files that cannot be used."""
         from dsui.cli.progress import ProgressBars
 
-        counts = _Counts(self.what)
+        counts = Counts(self.what)
         with ExitStack() as closing:
             closing.enter_context(warnings.catch_warnings())
             warnings.filterwarnings("ignore", module="PIL")  # about odd files that it can read
@@ -97,7 +97,9 @@ class RowWriter(NamedTuple):
             raise DsuiError(f"{counts.failed:,} of {counts.files:,} files cannot be used; their rows say why.")
 
 
-class _Counts:
+class Counts:
+    """How many rows there were, and what they say."""
+
     def __init__(self, what: str) -> None:
         self.what = what
         self.files = self.failed = self.accepted = self.rejected = 0

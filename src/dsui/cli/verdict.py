@@ -1,8 +1,7 @@
-"""The verdict on a run as the command line shows it: in full before a table, in two sentences before predictions."""
+"""The verdict on a run as the command line shows it before a table."""
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,17 +49,3 @@ def _filled(text: str, width: int, label: str = "") -> str:
         break_long_words=False,
     )
     return "\n".join(lines).replace(NO_BREAK, " ")
-
-
-def short_verdict(run: RunFacts) -> str:
-    """Two sentences, or how to get them."""
-    from dsui.evaluation.verdict import judge
-    from dsui.evaluation.verdict_facts import facts_of_run
-
-    facts = facts_of_run(run)
-    if facts is None:
-        return (
-            "This model was not evaluated, so it is unknown whether to trust it. "
-            f"Next: dsui evaluate {shlex.quote(str(run.path))}."
-        )
-    return judge(facts).short

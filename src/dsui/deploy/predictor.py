@@ -35,6 +35,7 @@ from dsui.deploy.sources import CHANNELS
 from dsui.detectors.fitted import FittedDetector
 from dsui.device import choose_device
 from dsui.errors import DataError, DsuiError, RunError
+from dsui.hub import fetch, is_hub_name
 from dsui.limits import Criterion
 from dsui.prediction import Prediction
 from dsui.runs.acceptance import Thresholds
@@ -60,8 +61,9 @@ class Predictor:
     def load(
         cls, path: Path | str, device: torch.device | str = "auto", backbone: nn.Module | None = None
     ) -> Predictor:
-        """The run in the folder `path`; `backbone` is the module it was trained on, where that is the user's."""
-        facts = run_facts(Path(path))
+        """The run in the folder `path`, or a model of the hub, hf:USER/NAME or hf:USER/NAME@REVISION (`dsui.hub`);
+        `backbone` is the module it was trained on, where that is the user's."""
+        facts = run_facts(fetch(str(path)) if is_hub_name(path) else Path(path))
         if backbone is not None and not facts.config.backbone.startswith(OWN):
             raise ValueError(
                 f"{path} was trained on {facts.config.backbone}, which dsui builds; leave out the backbone."

@@ -18,12 +18,13 @@ The verdict names that one reason, and the one step that would change the answer
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from dsui.evaluation.verdict_facts import Facts
+from dsui.evaluation.verdict_facts import Facts, facts_of_run
 from dsui.evaluation.verdict_limits import FEWEST_FOR_THRESHOLD
 from dsui.evaluation.verdict_questions import (
     Answer,
@@ -34,6 +35,10 @@ from dsui.evaluation.verdict_questions import (
     foreign_turned_away,
     right,
 )
+from dsui.hub import is_cached
+
+if TYPE_CHECKING:
+    from dsui.runs.model import RunFacts
 
 
 class Grade(StrEnum):
@@ -51,6 +56,7 @@ HEADLINES = {
     Grade.use_with_care: "Use this model with care",
     Grade.can_be_used: "This model can be used",
 }
+NOT_EVALUATED = "This model was not evaluated, so it is unknown whether to trust it."
 GRAVE = {
     Answer.no: Grade.do_not_use,
     Answer.unknown: Grade.not_enough_known,
@@ -120,6 +126,16 @@ def judge(facts: Facts) -> Verdict:
     else:
         grade, reason, step = Grade.can_be_used, ", ".join(each.reason for each in findings), _how_to_use(facts)
     return Verdict(grade, reason, step, findings, _evidence(facts, findings))
+
+
+def short_verdict(run: RunFacts) -> str:
+    """The verdict, and in a second sentence what to do next, unless it is a model of the hub, which stays as it is."""
+    facts = facts_of_run(run)
+    if is_cached(run.path):
+        return NOT_EVALUATED if facts is None else judge(facts).headline
+    if facts is None:
+        return f"{NOT_EVALUATED} Next: dsui evaluate {shlex.quote(str(run.path))}."
+    return judge(facts).short
 
 
 def _how_to_use(facts: Facts) -> str:

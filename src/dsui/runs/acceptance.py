@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dsui.limits import ASKED, LIMITS, Criterion, Finds, Limit, description, reasons
+from dsui.limits import ASKED, LIMITS, Criterion, Finds, Limit, description, effect, reasons
 from dsui.outputs import DEFINITION
 from dsui.plain_json import load_json
 from dsui.runs.risk_control import limits_at_risk
@@ -73,6 +73,16 @@ class Thresholds:
     def description(self) -> str:
         """As in "uncertainty up to 3.906 and foreignness up to -12.41"."""
         return description(self.limits)
+
+    @property
+    def sentence(self) -> str:
+        """What they do, for people."""
+        return effect(self.limits, self.coverage, self.risk, self.images)
+
+    @property
+    def saved_sentence(self) -> str:
+        """The same of thresholds that the run keeps."""
+        return f"{self.sentence} Saved in the run, by {self.asked.name}."
 
     def to_text(self) -> str:
         """JSON, which keeps every bit of a float."""

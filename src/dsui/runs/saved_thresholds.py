@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dsui.errors import DsuiError, RunError
 from dsui.excerpt import shorten
+from dsui.hub import is_cached
 from dsui.runs.acceptance import Thresholds
 from dsui.runs.model import fingerprint
 from dsui.runs.weights import load_weights, read_metadata, save_weights
@@ -55,6 +56,11 @@ def save_thresholds(
     """Keep thresholds in the run, in place of former ones. `weights` is the fingerprint of the weights they were chosen
     with, `tensors` what their detector learned. Returns the file."""
     path = run / THRESHOLDS
+    if is_cached(run):
+        raise DsuiError(
+            f"{run} is the cache of the hub, which other programs share; copy the model into a folder with "
+            "`hf download USER/NAME --local-dir FOLDER`, and save there."
+        )
     try:
         save_weights(path, tensors or {}, {TEXT: thresholds.to_text(), OF_WEIGHTS: weights})
     except RunError as error:

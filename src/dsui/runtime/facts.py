@@ -131,6 +131,18 @@ class ModelFacts:
     calibration: CalibrationFacts | None
     verdict: VerdictFacts | None
 
+    @property
+    def saved_threshold(self) -> str | None:
+        """What the thresholds inside do, for people."""
+        found = self.thresholds
+        return None if found is None else f"{found.sentence} Saved in the file, by {found.asked.name}."
+
+    @property
+    def short_verdict(self) -> str:
+        """Two sentences, or that it was not evaluated."""
+        unknown = "This model was not evaluated, so it is unknown whether to trust it."
+        return unknown if self.verdict is None else self.verdict.short
+
     @classmethod
     def from_text(cls, written: str | bytes) -> ModelFacts:
         """Of the JSON object; a ValueError with a clause where something is missing or wrong."""

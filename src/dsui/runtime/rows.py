@@ -16,6 +16,7 @@ from dsui.prediction import Prediction
 from dsui.runtime.inputs import ImageForm, map_ahead, pixels_of_file
 from dsui.runtime.predictor import BATCH, OnnxPredictor
 
+ReadFile = tuple[Path, NDArray[np.uint8] | ImageError]
 SHOWN = ("uncertainty", "log_density")
 """Scores that every row has a column for; that of the density holds the density itself, minus the score."""
 
@@ -69,23 +70,31 @@ def rows_of_files(
 ) -> Iterator[list[PredictionRow]]:
     """Rows by any model: `predict` takes [N, C, H, W], and `more` are the scores with a column of their own. Files are
     decoded in advance, a few batches at most."""
-
-    def read(file: Path) -> tuple[Path, NDArray[np.uint8] | ImageError]:
-        try:
-            return file, pixels_of_file(file, form)
-        except ImageError as error:
-            return file, error
-
-    decoded = map_ahead(files, read, 2 * batch)
+    decoded = map_ahead(files, lambda file: read_file(file, form), 2 * batch)
     while found := list(islice(decoded, batch)):
-        readable = [pixels for _, pixels in found if not isinstance(pixels, ImageError)]
-        predicted = rows_of(predict(np.stack(readable)), more) if readable else iter(())
-        yield [
-            PredictionRow(str(file), scores=dict.fromkeys(more), error=" ".join(str(pixels).split()))
-            if isinstance(pixels, ImageError)
-            else replace(next(predicted), file=str(file))
-            for file, pixels in found
-        ]
+        yield rows_of_read(found, predict, more)
+
+
+def read_file(file: Path, form: ImageForm) -> ReadFile:
+    """A file and its pixels [C, H, W], or why it has none."""
+    try:
+        return file, pixels_of_file(file, form)
+    except ImageError as error:
+        return file, error
+
+
+def rows_of_read(
+    found: Sequence[ReadFile], predict: Callable[[NDArray[np.uint8]], Prediction], more: Sequence[str]
+) -> list[PredictionRow]:
+    """The rows of files that were read; one forward pass for all that could be."""
+    readable = [pixels for _, pixels in found if not isinstance(pixels, ImageError)]
+    predicted = rows_of(predict(np.stack(readable)), more) if readable else iter(())
+    return [
+        PredictionRow(str(file), scores=dict.fromkeys(more), error=" ".join(str(pixels).split()))
+        if isinstance(pixels, ImageError)
+        else replace(next(predicted), file=str(file))
+        for file, pixels in found
+    ]
 
 
 def further_scores(limits: Iterable[Limit]) -> list[str]:
