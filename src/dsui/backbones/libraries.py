@@ -35,6 +35,8 @@ UNUSUAL = ("do_flip_channel_order", "rescale_offset", "include_top")
 """What some processors of transformers do with pixels, and `Preparation` does not."""
 POOLING = "pooler"
 """In the names of a pooling layer's tensors."""
+COUNTERS = "num_batches_tracked"
+"""Older weights lack these, and batch norm does not need them."""
 LARGE = 384
 """From this size on, transformers' ConvNeXt resizes the whole image instead of cropping."""
 
@@ -130,7 +132,7 @@ def from_transformers(name: str, pretrained: bool, weights: Path | None = None) 
     missing = sorted(found.get("missing_keys", ()))
     wrong = [(each, str(list(there)), str(list(here))) for each, there, here in found.get("mismatched_keys", ())]
     check_complete(f"hf:{name}", weights, len(model.state_dict()), missing, wrong)
-    facts = facts if not missing else replace(facts, readout="token")
+    facts = replace(facts, readout="token") if any(POOLING in each for each in missing) else facts
     return LibraryModel(
         getattr(model, "vision_model", model), facts, lambda whole, each: Pooled(whole, each.readout, each.size)
     )
@@ -154,9 +156,9 @@ def _source(name: str, config: Any, weights: Path | None) -> Iterator[str]:
 def check_complete(
     spec: str, weights: Path | None, expected: int, missing: Sequence[str], wrong: Sequence[tuple[str, str, str]]
 ) -> None:
-    """Raise unless a network found all of its `expected` tensors, apart from those of a pooling layer; `wrong` are
+    """Raise unless a network found all of its `expected` tensors, but for a pooling layer's and counters; `wrong` are
     names with the shape there and the shape here."""
-    absent = [name for name in missing if POOLING not in name]
+    absent = [name for name in missing if POOLING not in name and not name.endswith(COUNTERS)]
     if not absent and not wrong:
         return
     what = (

@@ -141,6 +141,15 @@ def _count(data: str) -> int:
     return sum(map(len, split_files(folder_path(data), "train").files_of_class.values()))
 
 
+def classes(data: str) -> int | None:
+    """How many a folder has; None for other data, which no named backbone is trained on."""
+    if not data.startswith(FOLDER):
+        return None
+    from dsui.data.folder import split_files
+
+    return len(split_files(folder_path(data), "train").files_of_class)
+
+
 def _power_of_two(most: int) -> int:
     """The largest one up to `most`, and at least 2."""
     return 1 << max(most.bit_length() - 1, 1)

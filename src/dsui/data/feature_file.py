@@ -208,6 +208,8 @@ def _checked_labels(path: Path, found: Any, classes: Any, count: int) -> tuple[T
         raise DataError(
             f"{path}: `labels` are {values.dtype}, some perhaps missing; give integers or text to all rows."
         )
+    if values.dtype.kind == "U" and (empty := int((values == "").sum())):
+        raise DataError(f"{path}: {empty:,} of {count:,} rows have an empty label; give each one, or remove the rows.")
     if values.shape != (count,):
         raise DataError(
             f"{path}: `labels` have the shape {list(values.shape)} and there are {count:,} rows; give one each."

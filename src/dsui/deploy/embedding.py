@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -120,6 +120,7 @@ def embed(
     out: Path,
     batch: int = BATCH,
     progress: Progress = silent,
+    warn: Callable[[str], None] = lambda _sentence: None,
 ) -> int:
     """Write the features of all images to `out`; gives how many rows an earlier, stopped call had written."""
     if out.suffix.lower() != ".safetensors":
@@ -136,6 +137,9 @@ def embed(
     try:
         with _opened(part) as stream:
             begun = layout.rows_in(stream, batch)
+            if begun is None:
+                warn(f"{part} held features of other images, or of another network; they are computed anew.")
+                begun = 0
             _append(stream, layout, images, embedder, begun, batch, progress)
         part.replace(out)
     except KeyboardInterrupt as error:
@@ -181,15 +185,15 @@ class _Layout:
         text = text.ljust(-(-len(text) // 8) * 8)
         self.head = len(text).to_bytes(8, "little") + text + self.labels
 
-    def rows_in(self, stream: BinaryIO, batch: int) -> int:
-        """How many rows of a begun file are whole and kept, a multiple of the batch; other files are emptied."""
+    def rows_in(self, stream: BinaryIO, batch: int) -> int | None:
+        """How many rows of a begun file are whole and kept, a multiple of the batch. Other files are emptied, and the
+        answer is None where they held anything but the beginning of this one."""
         stream.seek(0)
-        kept = stream.read(len(self.head)) == self.head
-        if not kept:
+        if (found := stream.read(len(self.head))) != self.head:
             stream.truncate(0)
             stream.seek(0)
             stream.write(self.head)
-            return 0
+            return 0 if self.head.startswith(found) else None
         rows = min((stream.seek(0, 2) - len(self.head)) // self.row_bytes, self.rows)
         rows = rows if rows == self.rows else rows // batch * batch
         stream.truncate(len(self.head) + rows * self.row_bytes)

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from dsui.backbones.preparation import Preparation
 from dsui.data.dataset import ImageSet, MemorySet, subset
+from dsui.data.folder import split_files
 from dsui.data.pipeline import BLOCK
 from dsui.data.registry import ARRAYS, FOLDER, load
 from dsui.data.sampling import check_weights
@@ -67,6 +68,13 @@ def labelled(
     if len(pixels) != len(names):
         raise ValueError(f"there are {len(pixels)} images and {len(names)} labels; give one label for each image.")
     return Labelled(pixels, names)
+
+
+def count_classes(images: Any, labels: Any) -> int | None:
+    """How many classes these have, without reading an image; None where only reading tells."""
+    if isinstance(images, str | Path):
+        return len(split_files(Path(str(images).removeprefix(FOLDER)), "train").files_of_class)
+    return None if labels is None else len(np.unique(as_labels(labels)))
 
 
 def weighted(data: Labelled, sample_weight: Any) -> tuple[Labelled, Tensor | None]:
