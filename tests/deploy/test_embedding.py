@@ -13,9 +13,10 @@ from dsui.backbones.named import NamedBackbone
 from dsui.backbones.own import as_backbone
 from dsui.backbones.preparation import Preparation
 from dsui.data.feature_file import read_feature_file
-from dsui.deploy.embedding import Embedder, Embedding, embed
+from dsui.deploy.embedding import embed
 from dsui.deploy.sources import EmbeddedImages, images_to_embed
 from dsui.errors import DsuiError, Stopped
+from dsui.runs.embedding import Embedder, Embedding
 from tests.support.tiny_networks import SIDE, Counted, photos
 
 BATCH = 4

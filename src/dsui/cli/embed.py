@@ -57,8 +57,9 @@ def embed(
     from dsui.backbones.spec import allow
     from dsui.cli.progress import ProgressBars
     from dsui.cli.terminal import stderr_console
-    from dsui.deploy.embedding import Embedder, Embedding, embed
+    from dsui.deploy.embedding import embed
     from dsui.deploy.sources import images_to_embed
+    from dsui.runs.embedding import Embedder, Embedding
 
     if out.exists():
         raise DsuiError(f"{out} exists; remove it or choose another --out.")

@@ -7,7 +7,7 @@
 
 All but the features may be missing. `split` says "train" or "test" of each row; in .safetensors it is 0 or 1. Names in
 .safetensors are bytes, UTF-8 with a zero byte between two names. Its metadata may hold `classes`, a JSON list of names
-for the labels 0, 1, .., and `embedding`, which says what made the features (`dsui.deploy.embedding`). Nothing in such a
+for the labels 0, 1, .., and `embedding`, which says what made the features (`dsui.runs.embedding`). Nothing in such a
 file is ever unpickled.
 """
 
@@ -55,7 +55,7 @@ class FeatureFile:
     split: Tensor | None
     """[N] bool, whether a row is for test."""
     embedding: str | None
-    """JSON, see `dsui.deploy.embedding`."""
+    """JSON, see `dsui.runs.embedding`."""
 
     def name_of(self, row: int) -> str:
         """A row's own name, or the file's with the number of the row."""
