@@ -103,7 +103,17 @@ def from_torchvision(name: str, pretrained: bool) -> LibraryModel:
         mean=tuple(facts.mean),
         std=tuple(facts.std),
     )
-    return LibraryModel(model, preparation, lambda whole, found: adapt(whole, (3, found.size, found.size)))
+
+    def without_classifier(whole: nn.Module, found: Preparation) -> nn.Module:
+        try:
+            return adapt(whole, (3, found.size, found.size))
+        except ValueError as error:
+            raise DsuiError(
+                f"the classifier of torchvision:{name} cannot be taken out ({shorten(str(error).split(';')[0])}); "
+                "choose another model or --size, or write a function that returns its features."
+            ) from error
+
+    return LibraryModel(model, preparation, without_classifier)
 
 
 def from_transformers(name: str, pretrained: bool, weights: Path | None = None) -> LibraryModel:
