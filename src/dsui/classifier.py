@@ -29,6 +29,7 @@ from torch.utils.data import DataLoader
 from dsui import __version__
 from dsui.backbones.own import as_backbone
 from dsui.backbones.registry import own_backbone
+from dsui.backbones.spec import is_spec
 from dsui.deploy.labelled import count_classes, labelled, training_set, weighted
 from dsui.deploy.predictor import Predictor
 from dsui.deploy.sources import CHANNELS
@@ -110,7 +111,8 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         with ExitStack() as closing:
             name = self.backbone
             file = None if self.weights is None else Path(self.weights)
-            backbone, count = type(own).__name__ if own else str(name), count_classes(images, labels)
+            backbone = type(own).__name__ if own else str(name)
+            count = count_classes(images, labels) if is_spec(backbone) else None
             start = closing.enter_context(started(backbone, file, self.size, classes=count))
             channels = self.channels if isinstance(images, str | Path) else CHANNELS if start.preparation else None
             side = start.side(self.size)

@@ -66,6 +66,7 @@ def tensors_only() -> Iterator[None]:
 def from_timm(name: str, pretrained: bool) -> LibraryModel:
     import timm
 
+    _quiet_hub()
     try:
         with tensors_only():
             model = timm.create_model(name, pretrained=pretrained, num_classes=0)  # without its classifier
@@ -118,12 +119,11 @@ def from_torchvision(name: str, pretrained: bool) -> LibraryModel:
 
 def from_transformers(name: str, pretrained: bool, weights: Path | None = None) -> LibraryModel:
     """`weights` is a file of safetensors in the form of the hub, whose names transformers may change as it loads."""
-    from huggingface_hub.utils import logging as hub_logging
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
     from transformers.utils import logging
 
     logging.set_verbosity_error()  # it remarks on every tensor that a model without its classifier does not need
-    hub_logging.set_verbosity_error()  # and the hub on every attempt to reach it
+    _quiet_hub()
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
     try:
@@ -146,6 +146,13 @@ def from_transformers(name: str, pretrained: bool, weights: Path | None = None) 
     return LibraryModel(
         getattr(model, "vision_model", model), facts, lambda whole, each: Pooled(whole, each.readout, each.size)
     )
+
+
+def _quiet_hub() -> None:
+    """It would remark on every attempt to reach it."""
+    from huggingface_hub.utils import logging
+
+    logging.set_verbosity_error()
 
 
 @contextmanager

@@ -106,7 +106,8 @@ def choose(data: str, backbone: str, recipe: str, size: int | None, device: str,
 def length(run: RunConfig) -> str:
     """How long a run with the recipe `photos` takes, and from where it starts."""
     start = "goes on from its own weights" if is_spec(run.backbone) else "starts from random weights"
-    return f"{run.backbone} {start} and trains for {run.recipe.epochs} epochs in batches of {run.recipe.batch}."
+    epochs = f"{run.recipe.epochs} epoch{'s' * (run.recipe.epochs > 1)}"
+    return f"{run.backbone} {start} and trains for {epochs} in batches of {run.recipe.batch}."
 
 
 def _side(data: str, device: str) -> tuple[int, str]:
