@@ -18,7 +18,7 @@ from dsui.backbones.named import load_backbone
 from dsui.backbones.spec import allow
 from dsui.data.dataset import ImageSet
 from dsui.data.registry import load
-from dsui.deploy.embedding import Embedder
+from dsui.runs.embedding import Embedder
 from studies.transfer_runs import write_foreign, write_known
 
 SPEC, SIDE, BATCH = "studies.transfer_network:narrow_resnet", 32, 256

@@ -307,6 +307,7 @@ class ImageFolder(Dataset[Any]):
         (IMAGES, np.eye(10)[LABELS], {}, r"the labels have the shape \[1000, 10\]; give one label for each image"),
         (IMAGES[:0], LABELS[:0], {}, "there are no images"),
         ("nowhere", LABELS, {}, "nowhere has its own labels"),
+        ("features:a.npz", None, {}, "features:a.npz are features and no images; train on them with `dsui train"),
         (DataLoader(TensorDataset(torch.zeros(4, 1, 8, 8))), None, {}, "must give pairs of images and labels"),
         (DataLoader(TensorDataset(torch.zeros(0, 1, 8, 8), torch.zeros(0))), None, {}, "gives no images"),
         (

@@ -21,6 +21,7 @@ from tests.support.fences import ROOT
         ("or --set neck=true --set dropout=0.2.", 'or settings={"neck": True, "dropout": 0.2}.'),
         ("leave out --set doubles; it", 'leave out "doubles" in settings; it'),
         ("train with --set doubles=none.", 'train with settings={"doubles": "none"}.'),
+        ("balance by --balance sampling, or", 'balance by settings={"balance": "sampling"}, or'),
         ("choose --calibration 0.", "choose calibration=0."),
         ("a larger --calibration or more", "a larger calibration or more"),
         ("with --skip-bad.", "with skip_bad=True."),

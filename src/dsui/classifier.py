@@ -29,7 +29,8 @@ from torch.utils.data import DataLoader
 from dsui import __version__
 from dsui.backbones.own import as_backbone
 from dsui.backbones.registry import own_backbone
-from dsui.deploy.labelled import labelled, training_set, weighted
+from dsui.backbones.spec import is_spec
+from dsui.deploy.labelled import count_classes, labelled, training_set, weighted
 from dsui.deploy.predictor import Predictor
 from dsui.deploy.sources import CHANNELS
 from dsui.device import choose_device
@@ -110,7 +111,9 @@ class UncertaintyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         with ExitStack() as closing:
             name = self.backbone
             file = None if self.weights is None else Path(self.weights)
-            start = closing.enter_context(started(type(own).__name__ if own else str(name), file, self.size))
+            backbone = type(own).__name__ if own else str(name)
+            count = count_classes(images, labels) if is_spec(backbone) else None
+            start = closing.enter_context(started(backbone, file, self.size, classes=count))
             channels = self.channels if isinstance(images, str | Path) else CHANNELS if start.preparation else None
             side = start.side(self.size)
             found = labelled(images, labels, "train", side, channels, self.skip_bad, start.preparation)

@@ -14,6 +14,8 @@ VALUE = r"(\.\.\.|[^\s,;)]*[^\s,;).:])"
 NAMES = "(backbone|calibration|channels|device|method|recipe|seed|size|weights)"
 SETTING = re.compile(rf"--set (\w+)={VALUE}")
 SETTINGS = re.compile(rf"--set \w+={VALUE}(?: --set \w+={VALUE})*")
+ALSO_SETTINGS = re.compile(r"--(balance|patience) (?=\w)")
+"""Options that are settings of the recipe."""
 UNSET = re.compile(r"--set (\w+)")
 FLAG = re.compile(r"--skip-bad\b")
 GIVEN = re.compile(rf"--{NAMES} (?!(?:and|for|in|is|of|or|to|with)\b){VALUE}")
@@ -23,7 +25,7 @@ NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 
 def in_python(sentence: str) -> str:
     """The sentence with the arguments of `UncertaintyClassifier` in place of options."""
-    sentence = SETTINGS.sub(_settings, sentence)
+    sentence = SETTINGS.sub(_settings, ALSO_SETTINGS.sub(r"--set \1=", sentence))
     sentence = UNSET.sub(r'"\1" in settings', sentence)
     sentence = FLAG.sub("skip_bad=True", sentence)
     sentence = GIVEN.sub(lambda found: f"{found[1]}={_literal(found[2])}", sentence)

@@ -182,6 +182,9 @@ def test_torchvision_loses_its_classifier(monkeypatch: pytest.MonkeyPatch) -> No
     assert (loaded.preparation.size, loaded.preparation.edge) == (SIDE, 40)
     with pytest.raises(DsuiError, match="torchvision:huge cannot be loaded"):
         load_backbone("torchvision:huge")
+    stand_in_torchvision(monkeypatch, lambda _name, weights: Counted())  # noqa: ARG005
+    with pytest.raises(DsuiError, match=r"the classifier of torchvision:tiny cannot be taken out .*; choose another"):
+        load_backbone("torchvision:tiny")
 
 
 class Harmful:

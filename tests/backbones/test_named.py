@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from dsui.backbones import spec as specs
-from dsui.backbones.named import load_backbone, weights_fingerprint
+from dsui.backbones.named import load_backbone, put, read_weights, weights_fingerprint
 from dsui.errors import DsuiError
-from tests.support.tiny_networks import SIDE, own_module, tiny_vit
+from tests.support.tiny_networks import SIDE, Counted, own_module, tiny_vit
 
 IMAGES = torch.rand(2, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
 
@@ -47,12 +47,56 @@ def test_a_function_of_ones_own_says_how_its_images_are_made(own: str) -> None:
         ("soft", "Soft gives probabilities, which sum to one, and not features"),
         ("text", "returns str; return a torch.nn.Module"),
         ("nothing", "has no function nothing"),
+        ("boom", r"boom fails \(RuntimeError: no weights here; line \d+ of .*own_networks_\d+\.py\)"),
+        ("needs", r"needs fails \(TypeError: .* argument"),
     ],
 )
 def test_what_a_function_gives_that_is_no_network_is_told(own: str, function: str, sentence: str) -> None:
     specs.allow(f"{own}:{function}")
     with pytest.raises((DsuiError, ValueError), match=sentence):
         load_backbone(f"{own}:{function}")
+
+
+def test_a_module_with_an_error_in_it_is_told(own: str, tmp_path: Path) -> None:
+    (tmp_path / f"{own}.py").write_text("1 / 0")
+    specs.allow(f"{own}:net")
+    with pytest.raises(DsuiError, match=rf"{own} cannot be imported \(ZeroDivisionError: division by zero; line 1 of"):
+        load_backbone(f"{own}:net")
+
+
+@pytest.mark.parametrize(
+    ("stated", "sentence"),
+    [
+        ({"men": [0.5] * 3}, "must be a mapping with no keys but edge, fit, interpolation, .*, size, mean, std"),
+        ({"size": "24"}, "preparation.size is '24'; it must be a whole number"),
+        ({"interpolation": "cubic"}, "preparation.interpolation is 'cubic'; it must be"),
+        ({"mean": [0.4]}, "preparation.mean is"),
+        ({"std": [0, 0, 0]}, "preparation.std.* is 0; it must be a number from 1e-06"),
+        ({"size": 24, "edge": 20}, "preparation.edge is 20, smaller than its size 24"),
+    ],
+)
+def test_what_a_function_states_wrongly_of_its_images_is_told(
+    own: str, tmp_path: Path, stated: dict[str, Any], sentence: str
+) -> None:
+    with (tmp_path / f"{own}.py").open("a") as file:
+        file.write(f"Net.preparation = {stated}\n")
+    specs.allow(f"{own}:net")
+    with pytest.raises(DsuiError, match=sentence):
+        load_backbone(f"{own}:net")
+
+
+def test_another_size_keeps_the_share_that_a_function_cuts_off(own: str, tmp_path: Path) -> None:
+    with (tmp_path / f"{own}.py").open("a") as file:
+        file.write("Net.preparation = {'size': 24, 'edge': 30}\n")
+    specs.allow(f"{own}:net")
+    assert load_backbone(f"{own}:net", size=48).preparation.edge == 60
+
+
+def test_as_many_outputs_as_the_data_has_classes_are_no_features(own: str) -> None:
+    specs.allow(f"{own}:votes")
+    assert load_backbone(f"{own}:votes", classes=4).backbone.out_features == 3
+    with pytest.raises(ValueError, match="Votes gives 3 outputs, as many as the data has classes, and not features"):
+        load_backbone(f"{own}:votes", classes=3)
 
 
 @pytest.mark.parametrize(
@@ -138,3 +182,10 @@ def test_weights_that_do_not_fit_are_told_in_a_sentence(tmp_path: Path) -> None:
             load_backbone(f"hf:{tmp_path / 'vit'}", tmp_path / file)
         assert "\n" not in str(mistake.value)
         assert str(mistake.value).endswith(".")
+
+
+def test_weights_without_the_counters_of_batch_norm_are_whole(tmp_path: Path) -> None:
+    tensors = {name: 2 * each for name, each in Counted().state_dict().items() if "num_batches_tracked" not in name}
+    model = Counted()
+    put(model, read_weights(changed(tmp_path, tensors)), tmp_path / "mine.safetensors", "timm:tiny")
+    assert torch.equal(model.norm.weight, torch.full((4,), 2.0))

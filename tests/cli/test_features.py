@@ -97,7 +97,7 @@ def test_what_needs_images_is_refused_before_anything_is_written(place: Path) ->
     ("words", "sentence"),
     [
         (["--tasks", "fgsm"], "fgsm attacks pixels, and this run was trained on features"),
-        (["--foreign", "photos"], "write features of them with `dsui embed`"),
+        (["--foreign", "photos"], "did not say which network made its features; name features"),
         (["--foreign", "blends"], "blends are made of images"),
         (["--foreign", "features:{place}/digits.npz"], "is the run's own data set"),
         (["--foreign", "features:{place}/nowhere.npz"], "nowhere.npz is missing"),

@@ -109,6 +109,25 @@ def test_every_command_takes_a_run_on_features_and_predict_takes_its_images(plac
         assert float(row["uncertainty"]) == pytest.approx(float(second[name]["uncertainty"]), abs=1e-3)
 
 
+def test_foreign_images_of_a_run_on_features_are_embedded_by_the_network_that_it_knows(
+    place: Path, tmp_path: Path
+) -> None:
+    run, others = tmp_path / "run", tmp_path / "others"
+    shutil.copytree(place / "photos" / "test" / "red", others)
+    data = f"features:{place / 'features.safetensors'}"
+    assert dsui("train", "--data", data, "--set", "epochs=2", "--out", run, "--quiet").exit_code == 0
+    written = tmp_path / "others.safetensors"
+    result = dsui("embed", "--backbone", f"hf:{place / 'vit'}", "--data", f"folder:{others}", "--out", written)
+    assert result.exit_code == 0, result.output
+    foreign = f"folder:{others},features:{written},digits"
+    result = dsui("evaluate", run, "--tasks", "ood", "--foreign", foreign, "--json", "--quiet")
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    found = {row["foreign"]: row["metrics"]["auroc"] for row in rows if row["score"] == "uncertainty"}
+    assert found[f"folder:{others}"] == found[f"features:{written}"]
+    assert "digits" in found
+
+
 def test_frozen_training_is_training_on_embedded_features(place: Path, tmp_path: Path) -> None:
     """The same images are for test and held out, and a step is the same step."""
     words = ["--set", "epochs=3", "--set", "batch=12", "--calibration", "0.4", "--quiet", "--json"]
@@ -189,6 +208,9 @@ def bad_files(folder: Path) -> None:
         ("train --data folder:photos --backbone small --weights wrong.safetensors --out never", "starts anew", 2),
         ("train --data digits --backbone hf:vit --out never", "is for photographs in folder:PATH", 2),
         ("train --data folder:photos --backbone OWN:soft --out never", "gives probabilities, which sum to one", 1),
+        ("train --data folder:photos --backbone OWN:votes --out never", "as many as the data has classes", 1),
+        ("embed --data folder:photos --backbone OWN:votes --out never.safetensors", "as many as the data has", 1),
+        ("embed --data folder:photos --backbone OWN:boom --out never.safetensors", "boom fails (RuntimeError", 1),
         ("train --data folder:photos --backbone hf:gone/or/not --out never", "correct the name or the folder", 1),
         ("embed --data folder:photos --backbone hf:vit --out never.npz", "must end in .safetensors", 1),
         ("embed --data folder:gone --backbone hf:vit --out never.safetensors", "gone is missing", 1),

@@ -71,6 +71,7 @@ def with_nan() -> np.ndarray[Any, Any]:
         ({"features": FEATURES[0]}, r"have the shape \[3\]"),
         ({"features": FEATURES.astype(np.int64)}, "are int64; convert them to floats"),
         ({"features": FEATURES, "labels": LABELS[:3]}, r"have the shape \[3\] and there are 4 rows; give one"),
+        ({"features": FEATURES, "labels": np.array(["x", "", "y", ""])}, "2 of 4 rows have an empty label; give each"),
         ({"features": FEATURES, "labels": np.array([1.0, np.nan, 2.0, 3.0])}, "some perhaps missing"),
         ({"features": FEATURES, "labels": LABELS, "classes": np.array(["x", "y"])}, "run from 3 to 7"),
         ({"features": FEATURES, "names": np.array(["a", "b", "a", "c"])}, "'a' occurs twice among its names"),

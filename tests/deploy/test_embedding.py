@@ -13,9 +13,10 @@ from dsui.backbones.named import NamedBackbone
 from dsui.backbones.own import as_backbone
 from dsui.backbones.preparation import Preparation
 from dsui.data.feature_file import read_feature_file
-from dsui.deploy.embedding import Embedder, Embedding, embed
+from dsui.deploy.embedding import embed
 from dsui.deploy.sources import EmbeddedImages, images_to_embed
 from dsui.errors import DsuiError, Stopped
+from dsui.runs.embedding import Embedder, Embedding
 from tests.support.tiny_networks import SIDE, Counted, photos
 
 BATCH = 4
@@ -111,13 +112,18 @@ def test_a_file_that_a_power_cut_left_anywhere_is_finished_to_the_same_bytes(
     assert (tmp_path / "a.safetensors").read_bytes() == content
 
 
-def test_what_another_network_began_begins_anew(images: EmbeddedImages, whole: Path, tmp_path: Path) -> None:
+def test_what_another_network_began_begins_anew_and_that_is_told(
+    images: EmbeddedImages, whole: Path, tmp_path: Path
+) -> None:
     other = named()
     with torch.no_grad():
         next(other.backbone.parameters()).mul_(2)
     part = tmp_path / "a.safetensors.part"
     part.write_bytes(whole.read_bytes()[:-300])
-    assert write(images, tmp_path / "a.safetensors", other) == 0
+    told: list[str] = []
+    embedding, embedder = Embedding.of("own.networks:net", None, other), Embedder(other, torch.device("cpu"))
+    assert embed(images, embedder, embedding, tmp_path / "a.safetensors", BATCH, warn=told.append) == 0
+    assert told == [f"{part} held features of other images, or of another network; they are computed anew."]
     fresh = tmp_path / "b.safetensors"
     write(images, fresh, other)
     assert (tmp_path / "a.safetensors").read_bytes() == fresh.read_bytes() != whole.read_bytes()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 from pathlib import Path
@@ -137,6 +139,10 @@ def test_a_run_on_features_takes_features(tmp_path: Path) -> None:
     assert wanted.abnormal is not None
     np.testing.assert_allclose(found["log_density"], wanted.log_density, rtol=1e-6)
     assert (~found["accepted"]).tolist() == wanted.abnormal.tolist()
+    result = dsui("predict", tmp_path / "model.onnx", written(tmp_path, slice(600, 620)), "--quiet")
+    assert [
+        row["decision"] == "reject" for row in csv.DictReader(io.StringIO(result.stdout))
+    ] == wanted.abnormal.tolist()
 
 
 def test_the_score_of_a_detector_of_plain_formulas_is_inside(tmp_path: Path) -> None:

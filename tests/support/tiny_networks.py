@@ -46,6 +46,23 @@ def soft():
 
 def text():
     return "no module"
+
+def boom():
+    raise RuntimeError("no weights here")
+
+def needs(name):
+    return Net()
+
+class Votes(Net):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(32, 3)
+
+    def forward(self, x):
+        return (super().forward(x) + self.fc(self.body(x.flip(3)))) / 2
+
+def votes():
+    return Votes()
 """
 
 
@@ -63,7 +80,7 @@ def photos(folder: Path, train: int = 12, test: int = 5, side: tuple[int, int] =
 
 
 def own_module(folder: Path) -> str:
-    """folder/NAME.py with functions `net`, `soft` and `text`; the answer is NAME, which no other folder has."""
+    """folder/NAME.py with functions such as `net`; the answer is NAME, which no other folder has."""
     name = f"own_networks_{abs(hash(folder))}"
     (folder / f"{name}.py").write_text(OWN_MODULE)
     return name

@@ -35,6 +35,8 @@ UNUSUAL = ("do_flip_channel_order", "rescale_offset", "include_top")
 """What some processors of transformers do with pixels, and `Preparation` does not."""
 POOLING = "pooler"
 """In the names of a pooling layer's tensors."""
+COUNTERS = "num_batches_tracked"
+"""Older weights lack these, and batch norm does not need them."""
 LARGE = 384
 """From this size on, transformers' ConvNeXt resizes the whole image instead of cropping."""
 
@@ -64,6 +66,7 @@ def tensors_only() -> Iterator[None]:
 def from_timm(name: str, pretrained: bool) -> LibraryModel:
     import timm
 
+    _quiet_hub()
     try:
         with tensors_only():
             model = timm.create_model(name, pretrained=pretrained, num_classes=0)  # without its classifier
@@ -101,17 +104,26 @@ def from_torchvision(name: str, pretrained: bool) -> LibraryModel:
         mean=tuple(facts.mean),
         std=tuple(facts.std),
     )
-    return LibraryModel(model, preparation, lambda whole, found: adapt(whole, (3, found.size, found.size)))
+
+    def without_classifier(whole: nn.Module, found: Preparation) -> nn.Module:
+        try:
+            return adapt(whole, (3, found.size, found.size))
+        except ValueError as error:
+            raise DsuiError(
+                f"the classifier of torchvision:{name} cannot be taken out ({shorten(str(error).split(';')[0])}); "
+                "choose another model or --size, or write a function that returns its features."
+            ) from error
+
+    return LibraryModel(model, preparation, without_classifier)
 
 
 def from_transformers(name: str, pretrained: bool, weights: Path | None = None) -> LibraryModel:
     """`weights` is a file of safetensors in the form of the hub, whose names transformers may change as it loads."""
-    from huggingface_hub.utils import logging as hub_logging
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
     from transformers.utils import logging
 
     logging.set_verbosity_error()  # it remarks on every tensor that a model without its classifier does not need
-    hub_logging.set_verbosity_error()  # and the hub on every attempt to reach it
+    _quiet_hub()
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
     try:
@@ -130,10 +142,17 @@ def from_transformers(name: str, pretrained: bool, weights: Path | None = None) 
     missing = sorted(found.get("missing_keys", ()))
     wrong = [(each, str(list(there)), str(list(here))) for each, there, here in found.get("mismatched_keys", ())]
     check_complete(f"hf:{name}", weights, len(model.state_dict()), missing, wrong)
-    facts = facts if not missing else replace(facts, readout="token")
+    facts = replace(facts, readout="token") if any(POOLING in each for each in missing) else facts
     return LibraryModel(
         getattr(model, "vision_model", model), facts, lambda whole, each: Pooled(whole, each.readout, each.size)
     )
+
+
+def _quiet_hub() -> None:
+    """It would remark on every attempt to reach it."""
+    from huggingface_hub.utils import logging
+
+    logging.set_verbosity_error()
 
 
 @contextmanager
@@ -154,9 +173,9 @@ def _source(name: str, config: Any, weights: Path | None) -> Iterator[str]:
 def check_complete(
     spec: str, weights: Path | None, expected: int, missing: Sequence[str], wrong: Sequence[tuple[str, str, str]]
 ) -> None:
-    """Raise unless a network found all of its `expected` tensors, apart from those of a pooling layer; `wrong` are
+    """Raise unless a network found all of its `expected` tensors, but for a pooling layer's and counters; `wrong` are
     names with the shape there and the shape here."""
-    absent = [name for name in missing if POOLING not in name]
+    absent = [name for name in missing if POOLING not in name and not name.endswith(COUNTERS)]
     if not absent and not wrong:
         return
     what = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,14 +16,22 @@ from torch import Tensor, nn
 from dsui.backbones.backbone import Backbone
 from dsui.backbones.libraries import LOADERS, check_complete, from_transformers
 from dsui.backbones.own import OwnBackbone, as_backbone
-from dsui.backbones.preparation import USUAL_SIZE, Preparation, Readout
+from dsui.backbones.preparation import LARGEST_SIDE, RESIZING, USUAL_SIZE, Preparation, Readout
 from dsui.backbones.spec import call, check_spec, is_code
 from dsui.errors import DsuiError
 from dsui.excerpt import shorten
 from dsui.regular_file import check_regular
+from dsui.schema import Kind, SchemaError, check, listed, number, record, whole
 
 PREPARATION = "preparation"
 """What a module of the user's may have: a mapping like `Preparation`, or some of it."""
+PREPARATION_PARTS: Mapping[str, Kind] = {
+    **RESIZING,
+    "size": whole(1, LARGEST_SIDE),
+    "mean": listed(number(), most=3, least=3),
+    "std": listed(number(1e-6), most=3, least=3),
+}
+"""What it may hold."""
 PICKLES = (".bin", ".ckpt", ".pkl", ".pt", ".pth")
 
 
@@ -40,9 +49,11 @@ def load_backbone(
     *,
     pretrained: bool = True,
     readout: Readout | None = None,
+    classes: int | None = None,
 ) -> NamedBackbone:
     """`weights` is a file of safetensors that replaces the library's own; `size` the side of the images, by default the
     library's. Without `pretrained` the weights are random, to be replaced by those of a run; `readout` is that run's.
+    `classes` is how many classes the data has, where it is known: as many outputs of one's own network are no features.
     """
     check_spec(spec)
     tensors = None if weights is None else read_weights(weights)
@@ -52,7 +63,7 @@ def load_backbone(
         preparation = _stated(spec, module, size)
         if tensors is not None:
             put(module, tensors, weights, spec)
-        return NamedBackbone(as_backbone(module, (3, preparation.size, preparation.size)), preparation)
+        return NamedBackbone(as_backbone(module, (3, preparation.size, preparation.size), classes), preparation)
     if weights is not None and library == "hf":
         model, preparation, finish = from_transformers(name, True, weights)
     else:
@@ -125,14 +136,21 @@ def _of_library(model: nn.Module, shape: tuple[int, int, int], spec: str) -> Bac
 
 def _stated(spec: str, module: nn.Module, size: int | None) -> Preparation:
     """What a user's module says of its images, and the usual values for the rest."""
-    stated = dict(getattr(module, PREPARATION, {}))
-    side = size or stated.pop("size", USUAL_SIZE)
-    stated.pop("size", None)
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()
-    }
+    stated = getattr(module, PREPARATION, {})
+    if not isinstance(stated, Mapping) or not set(stated) <= set(PREPARATION_PARTS):
+        raise DsuiError(
+            f"{spec}: its `preparation` must be a mapping with no keys but {', '.join(PREPARATION_PARTS)}; correct it."
+        )
+    values: dict[str, Any] = {name: list(each) if isinstance(each, tuple) else each for name, each in stated.items()}
     try:
-        return Preparation(**{"edge": side, **values, "size": side})
-    except TypeError as error:
-        names = ", ".join(Preparation.__dataclass_fields__)
-        raise DsuiError(f"{spec}: its `preparation` has a key beside {names}; correct it.") from error
+        check(values, record({}, PREPARATION_PARTS), PREPARATION)
+    except SchemaError as error:
+        raise DsuiError(f"{spec}: its {error}; correct it.") from error
+    side = values.pop("size", size or USUAL_SIZE)
+    found = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
+    preparation = Preparation(**{"edge": side, **found, "size": side})
+    if preparation.edge < side:
+        raise DsuiError(
+            f"{spec}: its preparation.edge is {preparation.edge}, smaller than its size {side}; correct it."
+        )
+    return preparation if size is None else preparation.resized(size)

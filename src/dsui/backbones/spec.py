@@ -17,6 +17,7 @@ import os
 import re
 import sys
 from importlib.util import find_spec
+from traceback import extract_tb
 from typing import TYPE_CHECKING
 
 from dsui.errors import DsuiError
@@ -86,10 +87,25 @@ def call(spec: str) -> nn.Module:
         raise DsuiError(
             f"{module_name} cannot be imported ({shorten(error)}); work in the folder that holds it, or install it."
         ) from error
+    except Exception as error:
+        raise DsuiError(f"{module_name} cannot be imported ({_where(error)}); correct it.") from error
     make = getattr(module, function, None)
     if not callable(make):
         raise DsuiError(f"{module_name} has no function {function}; correct --backbone {spec}.")
-    made = make()
+    try:
+        made = make()
+    except DsuiError:
+        raise
+    except Exception as error:
+        raise DsuiError(f"{spec} fails ({_where(error)}); correct it, it is called without arguments.") from error
     if not isinstance(made, nn.Module):
         raise DsuiError(f"{spec} returns {type(made).__name__}; return a torch.nn.Module.")
     return made
+
+
+def _where(error: Exception) -> str:
+    """What went wrong in the user's code, and in which line; the whole traceback would hide the sentence."""
+    if isinstance(error, SyntaxError):
+        return shorten(error)  # it names file and line itself
+    last = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {shorten(error)}; line {last.lineno} of {last.filename}"

@@ -57,17 +57,18 @@ def embed(
     from dsui.backbones.spec import allow
     from dsui.cli.progress import ProgressBars
     from dsui.cli.terminal import stderr_console
-    from dsui.deploy.embedding import Embedder, Embedding, embed
+    from dsui.deploy.embedding import embed
     from dsui.deploy.sources import images_to_embed
+    from dsui.runs.embedding import Embedder, Embedding
 
     if out.exists():
         raise DsuiError(f"{out} exists; remove it or choose another --out.")
     allow(backbone)  # the user named it just now
     images = images_to_embed(data, root, skip_bad)
-    loaded = load_backbone(backbone, weights, size)
+    loaded = load_backbone(backbone, weights, size, classes=len(images.classes) or None)
     embedder = Embedder(loaded, select_device(device))
     with ProgressBars(stderr_console(quiet)) as bars:
-        begun = embed(images, embedder, Embedding.of(backbone, weights, loaded), out, batch, bars.update)
+        begun = embed(images, embedder, Embedding.of(backbone, weights, loaded), out, batch, bars.update, bars.note)
         if begun:
             bars.note(f"{begun:,} images were done already.")
         if images.left_out:
@@ -76,7 +77,7 @@ def embed(
         facts = {"file": out, "images": len(images.names), "features": embedder.width, "classes": images.classes}
         print_json({**facts, "resumed_from": begun, "backbone": backbone})
     elif not quiet:
-        following = f"dsui train --data features:{out} --out RUN" if images.labels is not None else ""
+        following = f"dsui train --data features:{out} --out RUN" if len(images.classes) > 1 else ""
         print_line(
             f"{len(images.names):,} images as {embedder.width:,} features each are in {out}."
             + (f" Next: {following}" if following else "")

@@ -93,7 +93,9 @@ def predict(
     as_json = asks_for_json(out, as_json)
     if run.suffix.lower() == ENDING:
         _check_options_of_a_file(run, coverage is not None or risk is not None or any(choice), device, own_function)
-        predict_by_file(run, paths, out, batch, as_json, quiet)
+        from dsui.deploy.rows import exported_feature_rows
+
+        predict_by_file(run, paths, out, batch, as_json, quiet, exported_feature_rows)
         return
     if coverage is None and risk is None and any(choice):
         raise UsageError("a score needs a threshold; add --coverage 0.95 or --risk 0.02.")

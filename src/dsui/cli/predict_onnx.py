@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +12,12 @@ from dsui.cli.errors import UsageError
 from dsui.cli.plain_arguments import Json, Quiet, parse_path
 from dsui.cli.prediction_rows import Batch, RowsFile, RowWriter, asks_for_json
 from dsui.errors import DsuiError
+
+if TYPE_CHECKING:
+    from dsui.runtime.predictor import OnnxPredictor
+    from dsui.runtime.rows import PredictionRow
+
+    FeatureRows = Callable[[OnnxPredictor, list[Path], int], Iterator[list[PredictionRow]]]
 
 ENDING = ".onnx"
 
@@ -47,9 +54,15 @@ def predict(
 
 
 def predict_by_file(
-    model: Path, paths: list[Path], out: Path | None, batch: int | None, as_json: bool, quiet: bool
+    model: Path,
+    paths: list[Path],
+    out: Path | None,
+    batch: int | None,
+    as_json: bool,
+    quiet: bool,
+    feature_rows: FeatureRows | None = None,
 ) -> None:
-    """Write the rows of all images."""
+    """Write the rows of all images, or of files of features; `feature_rows` reads these where PyTorch is installed."""
     from dsui.cli.terminal import stderr_console
     from dsui.data.image_files import image_files
     from dsui.runtime.predictor import BATCH, OnnxPredictor
@@ -57,15 +70,17 @@ def predict_by_file(
 
     predictor = OnnxPredictor(model)
     facts, console = predictor.facts, stderr_console(quiet)
-    if facts.input == "features":
+    on_features = facts.input == "features"
+    if on_features and feature_rows is None:
         raise DsuiError(
             f"{model} takes features and no images; use OnnxPredictor({str(model)!r}).predict(features) in Python."
         )
     if facts.saved_threshold is not None:
         console.print(facts.saved_threshold, soft_wrap=True)
-    RowWriter(out, as_json, console).write(
-        rows(predictor, image_files(paths), batch or BATCH),
+    found = feature_rows(predictor, paths, batch or BATCH) if on_features and feature_rows is not None else None
+    RowWriter(out, as_json, console, "row" if on_features else "image").write(
+        found or rows(predictor, image_files(paths), batch or BATCH),
         paths,
-        lambda: sum(1 for _ in image_files(paths)),
+        lambda: None if on_features else sum(1 for _ in image_files(paths)),
         lambda: facts.short_verdict,
     )

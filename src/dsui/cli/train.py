@@ -208,7 +208,13 @@ def train(
         loaded_recipe = load_recipe(recipe, data, recipe_overrides, pretrained=is_spec(backbone))
     resume = resume or train_choices.is_restarted(out / CONFIG)
     with (
-        started(backbone, weights, choice.size, train_backbone.chosen_fit(data, square, begun)) as start,
+        started(
+            backbone,
+            weights,
+            choice.size,
+            train_backbone.chosen_fit(data, square, begun),
+            train_choices.classes(data) if is_spec(backbone) else None,
+        ) as start,
         joined(device_type) as world,
         Heartbeat(world, lambda: connect(world), print_error, partial(_end_job, out)),
     ):

@@ -106,7 +106,8 @@ def choose(data: str, backbone: str, recipe: str, size: int | None, device: str,
 def length(run: RunConfig) -> str:
     """How long a run with the recipe `photos` takes, and from where it starts."""
     start = "goes on from its own weights" if is_spec(run.backbone) else "starts from random weights"
-    return f"{run.backbone} {start} and trains for {run.recipe.epochs} epochs in batches of {run.recipe.batch}."
+    epochs = f"{run.recipe.epochs} epoch{'s' * (run.recipe.epochs > 1)}"
+    return f"{run.backbone} {start} and trains for {epochs} in batches of {run.recipe.batch}."
 
 
 def _side(data: str, device: str) -> tuple[int, str]:
@@ -139,6 +140,15 @@ def _count(data: str) -> int:
     from dsui.data.folder import split_files
 
     return sum(map(len, split_files(folder_path(data), "train").files_of_class.values()))
+
+
+def classes(data: str) -> int | None:
+    """How many a folder has; None for other data, which no named backbone is trained on."""
+    if not data.startswith(FOLDER):
+        return None
+    from dsui.data.folder import split_files
+
+    return len(split_files(folder_path(data), "train").files_of_class)
 
 
 def _power_of_two(most: int) -> int:

@@ -7,7 +7,7 @@
 
 All but the features may be missing. `split` says "train" or "test" of each row; in .safetensors it is 0 or 1. Names in
 .safetensors are bytes, UTF-8 with a zero byte between two names. Its metadata may hold `classes`, a JSON list of names
-for the labels 0, 1, .., and `embedding`, which says what made the features (`dsui.deploy.embedding`). Nothing in such a
+for the labels 0, 1, .., and `embedding`, which says what made the features (`dsui.runs.embedding`). Nothing in such a
 file is ever unpickled.
 """
 
@@ -55,7 +55,7 @@ class FeatureFile:
     split: Tensor | None
     """[N] bool, whether a row is for test."""
     embedding: str | None
-    """JSON, see `dsui.deploy.embedding`."""
+    """JSON, see `dsui.runs.embedding`."""
 
     def name_of(self, row: int) -> str:
         """A row's own name, or the file's with the number of the row."""
@@ -208,6 +208,8 @@ def _checked_labels(path: Path, found: Any, classes: Any, count: int) -> tuple[T
         raise DataError(
             f"{path}: `labels` are {values.dtype}, some perhaps missing; give integers or text to all rows."
         )
+    if values.dtype.kind == "U" and (empty := int((values == "").sum())):
+        raise DataError(f"{path}: {empty:,} of {count:,} rows have an empty label; give each one, or remove the rows.")
     if values.shape != (count,):
         raise DataError(
             f"{path}: `labels` have the shape {list(values.shape)} and there are {count:,} rows; give one each."

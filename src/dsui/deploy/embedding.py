@@ -13,8 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,95 +21,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dsui.backbones.named import NamedBackbone, load_backbone, weights_fingerprint
-from dsui.backbones.preparation import FACTS, LARGEST_SIDE, Preparation
 from dsui.data.feature_file import classes_text
 from dsui.deploy.sources import EmbeddedImages
 from dsui.errors import DsuiError, Stopped
-from dsui.plain_json import load_json
 from dsui.progress import Progress, silent
+from dsui.runs.embedding import Embedder, Embedding
 from dsui.runs.files import lock_or_refuse, not_written, remove_lock
 from dsui.runtime.inputs import map_ahead
-from dsui.schema import NOTHING, check, either, listed, number, record, text, whole
 
 BATCH = 64
-EMBEDDING_FACTS = record(
-    {
-        "backbone": text(),
-        "weights_file": either(text(4096), NOTHING),
-        "weights": text(),
-        "size": whole(1, LARGEST_SIDE),
-        "mean": listed(number(), most=3, least=3),
-        "std": listed(number(1e-6), most=3, least=3),
-        "preparation": FACTS,
-    }
-)
 FORMAT = "dsui features 1"
-
-
-@dataclass(frozen=True)
-class Embedding:
-    """What made features: a spec, the file of its weights if the library's own were replaced, and their fingerprint."""
-
-    backbone: str
-    weights_file: str | None
-    weights: str
-    size: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    preparation: dict[str, object]
-
-    @classmethod
-    def of(cls, spec: str, weights: Path | None, loaded: NamedBackbone) -> Embedding:
-        found = loaded.preparation
-        file = None if weights is None else str(weights.absolute())
-        return cls(spec, file, weights_fingerprint(loaded.backbone), found.size, found.mean, found.std, found.facts())
-
-    def to_text(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_text(cls, text: str) -> Embedding:
-        """The reverse of `to_text`; a SchemaError where something is missing or of another kind."""
-        values: Any = load_json(text)
-        check(values, EMBEDDING_FACTS, "embedding")
-        mean, std = tuple(values["mean"]), tuple(values["std"])
-        known = ("backbone", "weights_file", "weights", "size", "preparation")
-        return cls(**{name: values[name] for name in known}, mean=mean, std=std)
-
-    def load(self) -> NamedBackbone:
-        """The backbone again; a DsuiError where it has other weights now."""
-        file = None if self.weights_file is None else Path(self.weights_file)
-        loaded = load_backbone(self.backbone, file, self.size)
-        if (found := weights_fingerprint(loaded.backbone)) != self.weights:
-            raise DsuiError(
-                f"the weights of {self.backbone} are not those that made the features (fingerprint {found} instead of "
-                f"{self.weights}); bring these back, or predict files of features."
-            )
-        prepared = Preparation.of(self.size, self.mean, self.std, self.preparation)
-        return NamedBackbone(loaded.backbone, prepared)
-
-
-class Embedder:
-    """Images of any size to features [B, M], by a backbone on its device."""
-
-    def __init__(self, loaded: NamedBackbone, device: torch.device) -> None:
-        self.preparation, self.device = loaded.preparation, device
-        self.backbone = loaded.backbone.to(device).eval()
-        self.width = loaded.backbone.out_features
-        self._mean, self._std = (
-            torch.tensor(values, device=device).view(-1, 1, 1)
-            for values in (loaded.preparation.mean, loaded.preparation.std)
-        )
-
-    @torch.no_grad()
-    def __call__(self, pixels: Tensor) -> Tensor:
-        """uint8 [B, 3, size, size] -> float32 [B, M] on the CPU."""
-        inputs = (pixels.to(self.device).float() / 255 - self._mean) / self._std
-        features: Tensor = self.backbone(inputs).float().cpu()
-        if not features.isfinite().all():
-            raise DsuiError("the backbone gives NaN or infinity; check its weights and what it expects of images.")
-        return features
 
 
 def embed(
@@ -120,6 +40,7 @@ def embed(
     out: Path,
     batch: int = BATCH,
     progress: Progress = silent,
+    warn: Callable[[str], None] = lambda _sentence: None,
 ) -> int:
     """Write the features of all images to `out`; gives how many rows an earlier, stopped call had written."""
     if out.suffix.lower() != ".safetensors":
@@ -136,6 +57,9 @@ def embed(
     try:
         with _opened(part) as stream:
             begun = layout.rows_in(stream, batch)
+            if begun is None:
+                warn(f"{part} held features of other images, or of another network; they are computed anew.")
+                begun = 0
             _append(stream, layout, images, embedder, begun, batch, progress)
         part.replace(out)
     except KeyboardInterrupt as error:
@@ -181,15 +105,15 @@ class _Layout:
         text = text.ljust(-(-len(text) // 8) * 8)
         self.head = len(text).to_bytes(8, "little") + text + self.labels
 
-    def rows_in(self, stream: BinaryIO, batch: int) -> int:
-        """How many rows of a begun file are whole and kept, a multiple of the batch; other files are emptied."""
+    def rows_in(self, stream: BinaryIO, batch: int) -> int | None:
+        """How many rows of a begun file are whole and kept, a multiple of the batch. Other files are emptied, and the
+        answer is None where they held anything but the beginning of this one."""
         stream.seek(0)
-        kept = stream.read(len(self.head)) == self.head
-        if not kept:
+        if (found := stream.read(len(self.head))) != self.head:
             stream.truncate(0)
             stream.seek(0)
             stream.write(self.head)
-            return 0
+            return 0 if self.head.startswith(found) else None
         rows = min((stream.seek(0, 2) - len(self.head)) // self.row_bytes, self.rows)
         rows = rows if rows == self.rows else rows // batch * batch
         stream.truncate(len(self.head) + rows * self.row_bytes)

@@ -14,8 +14,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from dsui.backbones.preparation import Preparation
 from dsui.data.dataset import ImageSet, MemorySet, subset
+from dsui.data.folder import split_files
 from dsui.data.pipeline import BLOCK
-from dsui.data.registry import ARRAYS, FOLDER, load
+from dsui.data.registry import ARRAYS, FEATURES, FOLDER, load
 from dsui.data.sampling import check_weights
 from dsui.deploy.inputs import from_arrays
 
@@ -47,6 +48,11 @@ def labelled(
     if isinstance(images, str | Path):
         if labels is not None:
             raise ValueError(f"{images} has its own labels, the names of its folders; leave out the other labels.")
+        if str(images).startswith(FEATURES):
+            raise ValueError(
+                f"{images} are features and no images; train on them with `dsui train --data {images}`, or with "
+                "dsui.sklearn.DensityClassifier on arrays."
+            )
         name = str(images) if str(images).startswith(FOLDER) else f"{FOLDER}{images}"
         found = load(name, split, size=size, channels=channels or 3, skip_bad=skip_bad, preparation=preparation)
         return Labelled(found, np.array(found.classes)[found.labels.numpy()])
@@ -67,6 +73,13 @@ def labelled(
     if len(pixels) != len(names):
         raise ValueError(f"there are {len(pixels)} images and {len(names)} labels; give one label for each image.")
     return Labelled(pixels, names)
+
+
+def count_classes(images: Any, labels: Any) -> int | None:
+    """How many classes these have, without reading an image; None where only reading tells."""
+    if isinstance(images, str | Path) and not str(images).startswith(FEATURES):
+        return len(split_files(Path(str(images).removeprefix(FOLDER)), "train").files_of_class)
+    return None if labels is None else len(np.unique(as_labels(labels)))
 
 
 def weighted(data: Labelled, sample_weight: Any) -> tuple[Labelled, Tensor | None]:

@@ -26,7 +26,6 @@ from dsui.backbones.own import as_backbone
 from dsui.backbones.registry import OWN, own_backbone
 from dsui.checks import check_at_least
 from dsui.data.decode import ImageError
-from dsui.deploy.embedding import Embedder, Embedding
 from dsui.deploy.inputs import as_array, from_arrays, from_features
 from dsui.deploy.prediction import prediction_of
 from dsui.deploy.score_choice import ScoreChoice
@@ -41,6 +40,7 @@ from dsui.prediction import Prediction
 from dsui.runs.acceptance import Thresholds
 from dsui.runs.backbones import preparation_of
 from dsui.runs.calibration import Calibration, stored_calibration
+from dsui.runs.embedding import Embedder, embedder_of
 from dsui.runs.model import Model, forward, load_model, run_facts
 from dsui.runs.saved_thresholds import save_thresholds, saved_tensors, saved_thresholds, unusable
 from dsui.runtime.inputs import ImageForm, check_size, map_ahead, pixels_of
@@ -172,19 +172,7 @@ class Predictor:
 
     @cached_property
     def _known_embedder(self) -> Embedder:
-        facts = self.model.facts
-        if facts.embedding is None:
-            raise DsuiError(
-                f"{facts.path} was trained on features, and its file did not say which network made them; predict "
-                "files of features, or train on one that `dsui embed` wrote."
-            )
-        try:
-            embedding = Embedding.from_text(facts.embedding)
-        except ValueError as error:
-            raise RunError(
-                f"{facts.path} does not say rightly what made its features ({error}); train again."
-            ) from error
-        return Embedder(embedding.load(), self.model.device)
+        return embedder_of(self.model.facts, self.model.device)
 
     def _inputs(self, pixels: Tensor) -> Tensor:
         """The pixels themselves, or their features for a run on features."""

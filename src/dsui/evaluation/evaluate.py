@@ -9,6 +9,7 @@ with open_evaluation("runs/dsui-0") as evaluation:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -21,6 +22,7 @@ from dsui.evaluation.results import ResultRow
 from dsui.evaluation.sources import ImageSources, Part
 from dsui.evaluation.tasks import EPSILONS, Evaluation
 from dsui.progress import Progress, silent
+from dsui.runs.embedding import embedder_of
 from dsui.runs.model import RunFacts, run_facts
 
 
@@ -42,10 +44,14 @@ def open_evaluation(
     `skip_bad` leaves out unreadable files, `keep_outputs` leaves outputs in the run's folder for the next evaluation.
     """
     facts = run if isinstance(run, RunFacts) else run_facts(Path(run))
-    sources = ImageSources(facts.config, facts.classes, part, root, skip_bad, facts.images)
+    chosen = choose_device(device)
+    embedder = None if facts.embedding is None else cache(lambda: embedder_of(facts, chosen))
+    sources = ImageSources(
+        facts.config, facts.classes, part, root, skip_bad, facts.images, embedder=embedder, progress=progress
+    )
     for sentence in facts.notes:
         warn(sentence)
-    return Evaluation(OutputCache(facts, choose_device(device), keep_outputs, warn), sources, detectors, progress, warn)
+    return Evaluation(OutputCache(facts, chosen, keep_outputs, warn), sources, detectors, progress, warn)
 
 
 def evaluate(

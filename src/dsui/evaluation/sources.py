@@ -35,8 +35,11 @@ from dsui.data.stamp import stamp
 from dsui.detectors.odin import Odin
 from dsui.errors import DataError, DsuiError
 from dsui.evaluation.cache import ImageSource
+from dsui.evaluation.embedded import embedded
+from dsui.progress import Progress, silent
 from dsui.runs.backbones import preparation_of
 from dsui.runs.config import RunConfig
+from dsui.runs.embedding import Embedder
 from dsui.runs.images import digest, held_out_images, known_images, read_split, training_images
 from dsui.runs.model import Model
 
@@ -49,7 +52,7 @@ class ImageSources:
 
     `skip_bad` leaves out unreadable files; a run that was trained with it does so in any case.
     `trained_on` is the digest of the images the run was trained on, by which held-out images are checked; None checks
-    nothing.
+    nothing. `embedder` gives the network behind a run on features, if the run knows it; `progress` is told of its work.
     """
 
     def __init__(
@@ -60,10 +63,13 @@ class ImageSources:
         root: Path | None = None,
         skip_bad: bool = False,
         trained_on: str | None = None,
+        embedder: Callable[[], Embedder] | None = None,
+        progress: Progress = silent,
     ) -> None:
         self.trained_on = trained_on
         self.config = replace(config, skip_bad=config.skip_bad or skip_bad)
         self.classes, self.part, self.root = classes, part, root
+        self.embedder, self.progress = embedder, progress
         self._stamps: dict[tuple[str, str], str] = {}
         self._left_out: dict[str, int] = {}
 
@@ -97,12 +103,12 @@ class ImageSources:
             own = self.own()
             return ImageSource(f"{own.name}-{name}", own.identity, lambda: pseudo_outliers(name, own.load()))
         base, split = foreign_split(name)
-        if self.config.on_features != base.startswith(FEATURES):
+        if base.startswith(FEATURES) and not self.config.on_features:
+            raise DataError(f"{base} are features, and this run was trained on images; name foreign images.")
+        if self.config.on_features and not base.startswith(FEATURES) and self.embedder is None:
             raise DataError(
-                f"{base} are images, and this run was trained on features; write features of them with `dsui embed` "
-                "and name these, as in --foreign features:FILE."
-                if self.config.on_features
-                else f"{base} are features, and this run was trained on images; name foreign images."
+                f"{base} are images, and the file that this run was trained on did not say which network made its "
+                "features; name features of the same network, as in --foreign features:FILE."
             )
         if base == self.config.data:
             raise DataError(f"{base} is the run's own data set; name another one as foreign.")
@@ -254,16 +260,18 @@ class ImageSources:
 
     def _load_foreign(self, name: str) -> ImageSet:
         config = self.config
-        if name.startswith(FOLDER):
-            images = foreign_folder(
-                folder_path(name), config.size, config.channels, config.skip_bad, preparation_of(config)
-            )
-            self._note_left_out(name, images)
-            return images
         if name.startswith(FEATURES):
             return foreign_features(own_path(name))
+        embedder = self.embedder() if config.on_features and self.embedder is not None else None
+        if name.startswith(FOLDER):
+            preparation = preparation_of(config) if embedder is None else embedder.preparation
+            size, channels = (config.size, config.channels) if embedder is None else (embedder.preparation.size, 3)
+            folder = foreign_folder(folder_path(name), size, channels, config.skip_bad, preparation)
+            self._note_left_out(name, folder)
+            return folder if embedder is None else embedded(folder, embedder, self.progress)
         base, split = foreign_split(name)
-        return drawn_training_images(base, self.root) if split == "train" else load(base, split, self.root)
+        images = drawn_training_images(base, self.root) if split == "train" else load(base, split, self.root)
+        return images if embedder is None else embedded(images, embedder, self.progress)
 
     def _note_left_out(self, name: str, images: ImageSet) -> None:
         if isinstance(images, FolderSet) and images.skipped:

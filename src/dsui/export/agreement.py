@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dsui.deploy.embedding import Embedder
 from dsui.deploy.predictor import BATCH, Predictor
 from dsui.errors import DsuiError
 from dsui.export.decision_graph import ACCEPTED
 from dsui.export.onnx_session import Session
 from dsui.limits import Limit
+from dsui.runs.embedding import Embedder
 from dsui.runs.model import forward
 from dsui.scores import log_density
 

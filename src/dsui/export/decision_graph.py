@@ -11,7 +11,6 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from dsui.deploy.embedding import Embedder
 from dsui.deploy.predictor import Predictor
 from dsui.deploy.scorer import Scorer
 from dsui.detectors.gaussian import Gaussians
@@ -19,6 +18,7 @@ from dsui.errors import DsuiError
 from dsui.export.upright import UprightClasses
 from dsui.methods.doubles import Doubles
 from dsui.outputs import Outputs
+from dsui.runs.embedding import Embedder
 from dsui.scores import all_scores, log_density
 
 CLASS_OUTPUTS = ("label", "probabilities")

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Literal
 from torch import Tensor
 
 from dsui import __version__
-from dsui.deploy.embedding import Embedding
 from dsui.deploy.predictor import Predictor
 from dsui.evaluation.verdict import judge
 from dsui.evaluation.verdict_facts import facts_of_run
 from dsui.monitoring.uncertainty import order_statistics
 from dsui.runs.acceptance import Thresholds
+from dsui.runs.embedding import Embedding
 
 if TYPE_CHECKING:
     from onnx import ModelProto

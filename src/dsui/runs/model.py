@@ -78,7 +78,7 @@ class RunFacts:
     images: str | None = None
     """The digest of the training images; older runs have none."""
     embedding: str | None = None
-    """What made the features, for a run on a file that says so; see `dsui.deploy.embedding`."""
+    """What made the features, for a run on a file that says so; see `dsui.runs.embedding`."""
     training: str = ""
     """How the run was trained, also where another method predicts."""
     checked: bool = True

@@ -57,10 +57,15 @@ class Start:
 
 @contextmanager
 def started(
-    backbone: str, weights: Path | None, size: int | None, fit: Literal["centre", "letterbox"] | None = None
+    backbone: str,
+    weights: Path | None,
+    size: int | None,
+    fit: Literal["centre", "letterbox"] | None = None,
+    classes: int | None = None,
 ) -> Iterator[Start]:
     """A context in which the backbone, which the user named just now, can be built with its weights. `fit` is how
-    photographs become squares; the centre is cut out as the library of the backbone does it, if it has one."""
+    photographs become squares; the centre is cut out as the library of the backbone does it, if it has one. `classes`
+    is how many the data has, where it is known."""
     if not is_spec(backbone):
         if weights is not None:
             raise DsuiError(f"--weights {weights}: {backbone} starts anew; name a --backbone of another library.")
@@ -68,7 +73,7 @@ def started(
         yield Start(None if fit is None else Preparation(size=side, edge=side, fit=fit))
         return
     allow(backbone)
-    loaded = load_backbone(backbone, weights, size)
+    loaded = load_backbone(backbone, weights, size, classes=classes)
     with provided_backbone(backbone, loaded.backbone):
         found = loaded.preparation
         yield Start(replace(found, fit=fit, edge=found.size) if fit == "letterbox" else found, is_named=True)
