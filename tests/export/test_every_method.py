@@ -15,13 +15,14 @@ import torch
 from dsui.data.registry import load
 from dsui.deploy.predictor import Predictor
 from dsui.errors import DsuiError
-from dsui.export.description import METADATA, describe
+from dsui.export.description import describe
 from dsui.export.onnx_session import Session
 from dsui.export.run_export import export_run
 from dsui.methods.doubles import Doubles
 from dsui.methods.dsui import DualSupervised
 from dsui.methods.registry import build, find, names
 from dsui.runs.recipe_file import load_recipe
+from dsui.runtime.facts import KEY
 from tests.support.digit_runs import own_copy, run
 
 OPTIONS: dict[str, dict[str, object]] = {
@@ -45,7 +46,7 @@ def trained(method: str) -> Path:
 
 
 def metadata(file: Path) -> dict[str, Any]:
-    (found,) = [each.value for each in onnx.load(file).metadata_props if each.key == METADATA]
+    (found,) = [each.value for each in onnx.load(file).metadata_props if each.key == KEY]
     values: dict[str, Any] = json.loads(found)
     return values
 

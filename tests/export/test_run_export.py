@@ -18,9 +18,9 @@ from dsui.deploy.predictor import Predictor
 from dsui.errors import DsuiError
 from dsui.export import agreement, run_export
 from dsui.export.assembly import prepended
-from dsui.export.description import CHECKS
 from dsui.export.onnx_session import Session
 from dsui.export.run_export import Exported, export_run
+from dsui.runtime.facts import CHECKS
 from tests.support import digit_runs
 from tests.support.command_line import dsui, exit_status
 from tests.support.digit_runs import calibrated, own_copy
@@ -194,13 +194,14 @@ def test_info_says_of_other_files_that_they_are_no_exports(tmp_path: Path, capsy
     onnx.save(onnx.parser.parse_model(ANOTHER), tmp_path / "other.onnx")
     for name, reason in (
         ("text.onnx", "is no ONNX file"),
-        ("other.onnx", "was not written by dsui export"),
-        ("none.onnx", "cannot be read"),
+        ("other.onnx", "does not say what it predicts; name a file that `dsui export` wrote"),
+        ("none.onnx", "; export one with `dsui export RUN"),
     ):
         assert exit_status("info", tmp_path / name) == 1
         printed = capsys.readouterr()
         assert printed.out == ""
-        assert f"{name} {reason}" in printed.err
+        assert name in printed.err
+        assert reason in printed.err
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript"])

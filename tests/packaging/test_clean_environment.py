@@ -69,6 +69,10 @@ def test_it_predicts_serves_and_knows_what_it_is_not(clean: Path, tmp_path: Path
         done = run(clean / "python", "-W", "error", "-c", f"import {name}, sys; assert 'torch' not in sys.modules")
         assert done.returncode == 0, done.stderr
 
+    told = json.loads(run(clean / "dsui", "info", tmp_path / "model.onnx", "--json").stdout)
+    assert told["decision"]["accepts"] == "foreignness up to 0.4"
+    assert json.loads(run(clean / "dsui", "info", "--json").stdout)["versions"]["onnxruntime"]
+
     commands = run(clean / "dsui", "--help").stdout
     assert "predict" in commands
     assert "serve" in commands

@@ -22,7 +22,7 @@ from dsui.export.agreement import Agreement, check_agreement, graph_outputs, run
 from dsui.export.assembly import prepended, to_bytes
 from dsui.export.check_images import CheckImages, images_to_check
 from dsui.export.decision_graph import DecisionGraph
-from dsui.export.description import CHECKS, METADATA, Input, describe, put
+from dsui.export.description import Input, describe, put
 from dsui.export.effects import Effects, measure_effects
 from dsui.export.fewer_bits import PRECISIONS, Precision, with_fewer_bits
 from dsui.export.onnx_session import Session
@@ -31,6 +31,7 @@ from dsui.export.resize_check import ResizeChange, resize_change
 from dsui.export.tracing import trace
 from dsui.progress import Progress, silent
 from dsui.runs.files import write_bytes
+from dsui.runtime.facts import CHECKS, KEY
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -92,7 +93,7 @@ def export_run(
     facts = describe(predictor, name or predictor.model.facts.name, made_from, graph.names, weights)
     progress(WORK, 2, STEPS)
     model = _whole(traced.model, predictor, made_from)
-    put(model, METADATA, facts)
+    put(model, KEY, facts)
     agreement = _agreement(predictor, to_bytes(model), images)
     resizing = resize_change(predictor.form, images.originals) if made_from == "images" else None
     progress(WORK, 3, STEPS)
@@ -101,7 +102,7 @@ def export_run(
         facts["precision"] = precision
         calibration, others = images.halves()
         reduced = _whole(with_fewer_bits(traced, precision, calibration), predictor, made_from)
-        put(reduced, METADATA, facts)
+        put(reduced, KEY, facts)
         effects = measure_effects(to_bytes(model), to_bytes(reduced), precision, others)
         model = reduced
     put(model, CHECKS, _checks(images.source, agreement, resizing, effects))
