@@ -14,7 +14,7 @@ from dsui.cli.info_onnx import Facts, File, facts_of_file, find_out, print_facts
 from dsui.cli.plain_arguments import Json, Quiet
 
 NEEDED = ("torch", "numpy", "scipy", "scikit-learn", "pillow", "safetensors", "pyyaml", "typer", "rich")
-OPTIONAL = ("matplotlib", "onnx", "onnxruntime", "onnxscript", "fastapi", "tensorboard", "ray")
+OPTIONAL = ("dsui-runtime", "matplotlib", "onnx", "onnxruntime", "onnxscript", "fastapi", "tensorboard", "ray")
 
 
 def info(file: File = None, root: Root = None, as_json: Json = False, quiet: Quiet = False) -> None:

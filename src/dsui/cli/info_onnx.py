@@ -45,7 +45,7 @@ def versions_of(packages: tuple[str, ...]) -> Facts:
     """None stands for a package that is not on this machine."""
     return {
         "versions": {
-            "dsui": __version__,
+            "dsui-runtime": __version__,
             "python": f"{platform.python_version()} ({sys.executable})",
             **{name: version(name) for name in packages},
         },
