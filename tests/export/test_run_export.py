@@ -184,6 +184,13 @@ def test_what_cannot_be_written_is_one_sentence_and_leaves_what_was_there(
     ):
         assert exit_status("export", run, target) == 1
         assert capsys.readouterr() == ("", f"dsui: {sentence}\n")
+    (tmp_path / "folder.onnx").mkdir()
+    assert exit_status("export", run, tmp_path / "folder.onnx", "--force") == 1
+    assert capsys.readouterr() == ("", f"dsui: {tmp_path}/folder.onnx is a folder; choose the name of a file.\n")
+    (tmp_path / "folder.onnx").rmdir()
+    for name in ("", "two\nlines", "n" * 101):  # the last could not be read back
+        assert exit_status("export", run, there, "--force", "--name", name) == 1
+        assert "is not one printable line of 1 to 100 characters; choose another." in capsys.readouterr().err
     assert exit_status("export", run, there, "--fp16", "--int8") == 2
     assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
     assert there.read_bytes() == b"the former file"
