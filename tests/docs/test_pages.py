@@ -105,10 +105,16 @@ def test_the_page_on_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_the_page_on_the_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_onnx_model(Path("model.onnx"))
-    for name in ("a.jpg", "b.png"):
+    Path("inbox").mkdir()
+    for name in ("a.jpg", "b.png", "inbox/c.png"):
         Image.new("RGB", (20, 30), "red").save(name)
     names = run_all(DOCS / "runtime.md", {})
     assert len(names["prediction"].label) == 2
+    shown = [line.strip().partition("  #")[0] for line in (DOCS / "runtime.md").read_text().splitlines()]
+    commands = [line for line in shown if line.startswith(("dsui predict model", "dsui monitor ", "dsui info "))]
+    assert len(commands) == 3
+    run_shell("\n".join(commands))
+    assert Path("predictions.csv").read_text().count("inbox") == 1
 
 
 def test_the_page_on_alarms() -> None:

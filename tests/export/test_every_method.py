@@ -15,7 +15,7 @@ import torch
 from dsui.data.registry import load
 from dsui.deploy.predictor import Predictor
 from dsui.errors import DsuiError
-from dsui.export.description import METADATA, describe
+from dsui.export.description import describe
 from dsui.export.onnx_session import Session
 from dsui.export.run_export import export_run
 from dsui.families import registry as families
@@ -23,6 +23,7 @@ from dsui.methods.doubles import Doubles
 from dsui.methods.dsui import DualSupervised
 from dsui.methods.registry import build, find, names
 from dsui.runs.recipe_file import load_recipe
+from dsui.runtime.facts import KEY
 from tests.families.test_heads_of_families import settings_of
 from tests.support.digit_runs import own_copy, run
 
@@ -47,7 +48,7 @@ def trained(method: str) -> Path:
 
 
 def metadata(file: Path) -> dict[str, Any]:
-    (found,) = [each.value for each in onnx.load(file).metadata_props if each.key == METADATA]
+    (found,) = [each.value for each in onnx.load(file).metadata_props if each.key == KEY]
     values: dict[str, Any] = json.loads(found)
     return values
 

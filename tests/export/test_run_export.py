@@ -20,9 +20,9 @@ from dsui.deploy.predictor import Predictor
 from dsui.errors import DsuiError
 from dsui.export import agreement, run_export
 from dsui.export.assembly import prepended
-from dsui.export.description import CHECKS
 from dsui.export.onnx_session import Session
 from dsui.export.run_export import Exported, export_run
+from dsui.runtime.facts import CHECKS
 from tests.support import digit_runs
 from tests.support.command_line import dsui, exit_status
 from tests.support.digit_runs import calibrated, own_copy
@@ -190,6 +190,13 @@ def test_what_cannot_be_written_is_one_sentence_and_leaves_what_was_there(
     ):
         assert exit_status("export", run, target) == 1
         assert capsys.readouterr() == ("", f"dsui: {sentence}\n")
+    (tmp_path / "folder.onnx").mkdir()
+    assert exit_status("export", run, tmp_path / "folder.onnx", "--force") == 1
+    assert capsys.readouterr() == ("", f"dsui: {tmp_path}/folder.onnx is a folder; choose the name of a file.\n")
+    (tmp_path / "folder.onnx").rmdir()
+    for name in ("", "two\nlines", "n" * 101):  # the last could not be read back
+        assert exit_status("export", run, there, "--force", "--name", name) == 1
+        assert "is not one printable line of 1 to 100 characters; choose another." in capsys.readouterr().err
     assert exit_status("export", run, there, "--fp16", "--int8") == 2
     assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
     assert there.read_bytes() == b"the former file"
@@ -200,13 +207,14 @@ def test_info_says_of_other_files_that_they_are_no_exports(tmp_path: Path, capsy
     onnx.save(onnx.parser.parse_model(ANOTHER), tmp_path / "other.onnx")
     for name, reason in (
         ("text.onnx", "is no ONNX file"),
-        ("other.onnx", "was not written by dsui export"),
-        ("none.onnx", "cannot be read"),
+        ("other.onnx", "does not say what it predicts; name a file that `dsui export` wrote"),
+        ("none.onnx", "; export one with `dsui export RUN"),
     ):
         assert exit_status("info", tmp_path / name) == 1
         printed = capsys.readouterr()
         assert printed.out == ""
-        assert f"{name} {reason}" in printed.err
+        assert name in printed.err
+        assert reason in printed.err
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript"])

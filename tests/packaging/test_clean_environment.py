@@ -69,6 +69,10 @@ def test_it_predicts_serves_and_knows_what_it_is_not(clean: Path, tmp_path: Path
         done = run(clean / "python", "-W", "error", "-c", f"import {name}, sys; assert 'torch' not in sys.modules")
         assert done.returncode == 0, done.stderr
 
+    told = json.loads(run(clean / "dsui", "info", tmp_path / "model.onnx", "--json").stdout)
+    assert told["decision"]["accepts"] == "foreignness up to 0.4"
+    assert json.loads(run(clean / "dsui", "info", "--json").stdout)["versions"]["onnxruntime"]
+
     commands = run(clean / "dsui", "--help").stdout
     assert "predict" in commands
     assert "serve" in commands
@@ -103,3 +107,29 @@ def test_two_versions_side_by_side_are_told(clean: Path) -> None:
         "ImportError: dsui 0.0.9 and dsui-runtime 0.1.0 are both installed, so their files are mixed; run pip uninstall"
     )
     assert run(clean / "dsui", "--version").stdout == "dsui 0.1.0\n"
+
+
+def pip(environment: Path, *words: object) -> None:
+    """In the environment whose commands are in this folder."""
+    command = [*PIP, "--python", str(environment / "python"), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_uninstalling_one_of_both_is_seen_and_mended_as_the_page_says(clean: Path, tmp_path: Path) -> None:
+    """The last test here, because it takes dsui-runtime away."""
+    mends = "pip install --force-reinstall --no-deps dsui"
+    page = (ROOT / "docs" / "runtime.md").read_text(encoding="utf-8")
+    assert mends in page
+    whole = build(ROOT, tmp_path / "wheel")
+    pip(clean, "install", "--quiet", "--no-deps", "--no-compile", whole)
+    assert run(clean / "dsui", "--version").stdout == "dsui 0.1.0\n"  # with both
+    pip(clean, "uninstall", "--quiet", "--yes", "dsui-runtime")
+    assert not (clean / "dsui").exists()
+    refused = run(clean / "python", "-c", "import dsui.runtime")
+    message = refused.stderr.splitlines()[-1]
+    assert message == "ModuleNotFoundError: No module named 'dsui.runtime'"
+    assert message.partition(": ")[2] in page
+    pip(clean, *mends.split()[1:-1], "--quiet", "--no-compile", whole)
+    assert run(clean / "dsui", "--version").stdout == "dsui 0.1.0\n"
+    assert run(clean / "python", "-c", "import dsui.runtime").returncode == 0

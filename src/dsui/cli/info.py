@@ -6,32 +6,18 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from dsui import __version__
 from dsui.cli.arguments import Root
-from dsui.cli.json_output import print_json
-from dsui.cli.plain_arguments import Json, Quiet, parse_path
-from dsui.cli.terminal import stdout_console
+from dsui.cli.info_onnx import Facts, File, facts_of_file, find_out, print_facts, version
+from dsui.cli.plain_arguments import Json, Quiet
 
 NEEDED = ("torch", "numpy", "scipy", "scikit-learn", "pillow", "safetensors", "pyyaml", "typer", "rich")
-OPTIONAL = ("matplotlib", "onnx", "onnxruntime", "onnxscript", "fastapi", "tensorboard", "ray")
-Facts = dict[str, dict[str, str | None]]
+OPTIONAL = ("dsui-runtime", "matplotlib", "onnx", "onnxruntime", "onnxscript", "fastapi", "tensorboard", "ray")
 
 
-def info(
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="A file of `dsui export`, to be told about it instead.", metavar="FILE", parser=parse_path),
-    ] = None,
-    root: Root = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+def info(file: File = None, root: Root = None, as_json: Json = False, quiet: Quiet = False) -> None:
     """Print versions, devices and data sets, for a bug report; of FILE, what it says of itself.
 
     Where a fact cannot be found out, the reason stands in its place.
@@ -39,29 +25,7 @@ def info(
     Example: dsui info model.onnx
     """
     del quiet  # this command prints nothing but its result
-    facts = collect_facts(root) if file is None else _facts_of_file(file)
-    if as_json:
-        print_json(facts)
-        return
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
-    for group, entries in facts.items():
-        for number, (name, value) in enumerate(entries.items()):
-            table.add_row("" if number else group, name, Text("-" if value is None else value, overflow="fold"))
-        table.add_section()
-    stdout_console().print(table)
-
-
-def _facts_of_file(file: Path) -> Facts:
-    from dsui.export.run_export import check_packages
-
-    check_packages("onnx")
-    from dsui.export.file_facts import file_facts
-
-    return file_facts(file)
+    print_facts(collect_facts(root) if file is None else facts_of_file(file), as_json)
 
 
 def collect_facts(root: Path | None = None) -> Facts:
@@ -75,7 +39,7 @@ def collect_facts(root: Path | None = None) -> Facts:
         "dsui": lambda: __version__,
         "commit": commit,
         "python": lambda: f"{platform.python_version()} ({sys.executable})",
-        **{name: lambda name=name: _version(name) for name in (*NEEDED, *OPTIONAL)},  # type: ignore[misc]
+        **{name: lambda name=name: version(name) for name in (*NEEDED, *OPTIONAL)},  # type: ignore[misc]
     }
     machine: dict[str, Callable[[], str | None]] = {
         "system": platform.platform,
@@ -89,21 +53,7 @@ def collect_facts(root: Path | None = None) -> Facts:
         **{name: lambda name=name: _present(name, folder) for name in DATASETS},  # type: ignore[misc]
     }
     groups = {"versions": versions, "machine": machine, "data": data}
-    return {group: {name: _find_out(fact) for name, fact in facts.items()} for group, facts in groups.items()}
-
-
-def _find_out(fact: Callable[[], str | None]) -> str | None:
-    try:
-        return fact()
-    except Exception as error:
-        return f"unknown ({type(error).__name__}: {error})"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    return {group: {name: find_out(fact) for name, fact in facts.items()} for group, facts in groups.items()}
 
 
 def _gpus() -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dsui.cli.info_onnx import info
 from dsui.cli.monitor import monitor
 from dsui.cli.predict_onnx import predict
 from dsui.cli.serve import serve
@@ -15,6 +16,7 @@ app = make_app(
 app.command()(predict)
 app.command()(serve)
 app.command()(monitor)
+app.command()(info)
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ from dsui.deploy.scorer import Scorer, prepare
 from dsui.deploy.sources import CHANNELS
 from dsui.detectors.fitted import FittedDetector
 from dsui.device import choose_device
-from dsui.errors import DataError, DsuiError, RunError
+from dsui.errors import DataError, DsuiError
 from dsui.hub import fetch, is_hub_name
 from dsui.limits import Criterion
 from dsui.prediction import Prediction

@@ -1,6 +1,6 @@
-"""What the metadata of an exported file say: one JSON object under METADATA, which the runtime reads.
+"""What the metadata of an exported file say: one JSON object, which the runtime reads.
 
-docs/export.md lists its fields. What the checks of the export measured stands under CHECKS, for people.
+docs/export.md lists its fields. What the checks of the export measured stands under another key, for people.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from dsui.evaluation.verdict_facts import facts_of_run
 from dsui.monitoring.uncertainty import order_statistics
 from dsui.runs.acceptance import Thresholds
 from dsui.runs.embedding import Embedding
+from dsui.runtime.facts import FORMAT
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-METADATA, CHECKS = "dsui", "dsui-checks"
-FORMAT = 1
 Input = Literal["images", "features"]
 
 

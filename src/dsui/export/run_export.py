@@ -9,6 +9,7 @@ what the bits change is measured.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,11 +19,12 @@ from typing import TYPE_CHECKING
 from dsui.checks import check_choice
 from dsui.deploy.predictor import Predictor
 from dsui.errors import DsuiError, RunError
+from dsui.excerpt import excerpt, shorten
 from dsui.export.agreement import Agreement, check_agreement, graph_outputs, run_outputs
 from dsui.export.assembly import prepended, to_bytes
 from dsui.export.check_images import CheckImages, images_to_check
 from dsui.export.decision_graph import DecisionGraph
-from dsui.export.description import CHECKS, METADATA, Input, describe, put
+from dsui.export.description import Input, describe, put
 from dsui.export.effects import Effects, measure_effects
 from dsui.export.fewer_bits import PRECISIONS, Precision, with_fewer_bits
 from dsui.export.onnx_session import Session
@@ -31,6 +33,7 @@ from dsui.export.resize_check import ResizeChange, resize_change
 from dsui.export.tracing import trace
 from dsui.progress import Progress, silent
 from dsui.runs.files import write_bytes
+from dsui.runtime.facts import CHECKS, KEY
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -39,6 +42,7 @@ NEEDED = ("onnx", "onnxruntime", "onnxscript")
 ENDING = ".onnx"
 WORK = "exporting"
 STEPS = 5
+LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def export_run(
 ) -> Exported:
     """Write the run in the folder `run` to `out`; a DsuiError says why it cannot be."""
     check_choice("precision", precision, PRECISIONS)
-    check_can_export(out)
+    check_can_export(out, name)
     progress(WORK, 0, STEPS)
     predictor = Predictor.load(run, "cpu")
     weights = predictor.model.facts.fingerprint()
@@ -89,10 +93,10 @@ def export_run(
     progress(WORK, 1, STEPS)
     graph = DecisionGraph(predictor, predictor.embedder if made_from == "images" else None).eval()
     traced = trace(graph, PIXELS if made_from == "images" else made_from)
-    facts = describe(predictor, name or predictor.model.facts.name, made_from, graph.names, weights)
+    facts = describe(predictor, predictor.model.facts.name if name is None else name, made_from, graph.names, weights)
     progress(WORK, 2, STEPS)
     model = _whole(traced.model, predictor, made_from)
-    put(model, METADATA, facts)
+    put(model, KEY, facts)
     agreement = _agreement(predictor, to_bytes(model), images)
     resizing = resize_change(predictor.form, images.originals) if made_from == "images" else None
     progress(WORK, 3, STEPS)
@@ -101,7 +105,7 @@ def export_run(
         facts["precision"] = precision
         calibration, others = images.halves()
         reduced = _whole(with_fewer_bits(traced, precision, calibration), predictor, made_from)
-        put(reduced, METADATA, facts)
+        put(reduced, KEY, facts)
         effects = measure_effects(to_bytes(model), to_bytes(reduced), precision, others)
         model = reduced
     put(model, CHECKS, _checks(images.source, agreement, resizing, effects))
@@ -116,13 +120,22 @@ def export_run(
     return Exported(out, len(content), len(model.graph.node), facts, images.source, agreement, resizing, effects)
 
 
-def check_can_export(out: Path) -> None:
-    """Raise where packages are missing, or the file has another ending or no folder."""
+def check_can_export(out: Path, name: str | None = None) -> None:
+    """Raise where packages are missing, the file has another ending or no folder that can be written, or the name is
+    none."""
     check_packages(*NEEDED)
     if out.suffix.lower() != ENDING:
         raise DsuiError(f"{out} must end in {ENDING}; choose such a name.")
     if not out.parent.is_dir():
         raise DsuiError(f"{out.parent} is no folder to write {out.name} to; make it, or choose another.")
+    if out.is_dir():
+        raise DsuiError(f"{out} is a folder; choose the name of a file.")
+    if not os.access(out.parent, os.W_OK):
+        raise DsuiError(f"nothing can be written to the folder {out.parent}; choose another.")
+    if name is not None and (not name.strip() or shorten(name, LONGEST_NAME) != name):
+        raise DsuiError(
+            f"the name {excerpt(name)} is not one printable line of 1 to {LONGEST_NAME} characters; choose another."
+        )
 
 
 def check_packages(*names: str) -> None:

@@ -14,8 +14,8 @@ from dsui.limits import ASKED, LIMITS, Criterion, Limit, effect
 from dsui.plain_json import load_json
 from dsui.schema import NOTHING, check, choice, either, listed, number, record, text, whole
 
-KEY = "dsui"
-"""Of the metadata."""
+KEY, CHECKS = "dsui", "dsui-checks"
+"""Of the metadata: the facts, and what the checks of the export measured."""
 FORMAT = 1
 LARGEST_SIDE = 1 << 13
 """Pixels of a model's images; a file that says more would fill the memory."""

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from dsui.errors import ModelError
 from dsui.regular_file import read_regular
-from dsui.runtime.facts import KEY, ModelFacts
+from dsui.runtime.facts import CHECKS, KEY, ModelFacts
 
 LARGEST_FILE = (1 << 31) - 1
 """Bytes; the most that a protobuf message may have."""
@@ -28,7 +28,7 @@ VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5
 LARGEST_NUMBER = (1 << 29) - 1
 """Of a field. Protobuf drops the bits above, so that a larger number would be another field to ONNX Runtime."""
 NO_MESSAGE = "its bytes are no protobuf message"
-METADATA_PROPS = 14
+IR_VERSION, OPSETS, METADATA_PROPS = 1, 8, 14
 WITH_TENSORS = {
     "model": {7: "graph", 20: "training", 25: "function"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
@@ -49,6 +49,11 @@ class ModelFile(NamedTuple):
     content: bytes
     facts: ModelFacts
     metadata: bytes
+    checks: bytes | None
+    """The JSON that says what the checks of the export measured."""
+    operations: int
+    versions: tuple[int, int]
+    """Of ONNX's operators, and of its files."""
 
 
 class _Field(NamedTuple):
@@ -68,35 +73,36 @@ def read_model(path: Path) -> ModelFile:
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({error.strerror}); name a file that `dsui export` wrote.") from error
     try:
-        found = _Reader().metadata(memoryview(content))
+        reader = _Reader(memoryview(content))
     except ValueError as error:
         raise ModelError(f"{path} is no ONNX file that can be used ({error}); export it again.") from error
+    found = reader.metadata.get(KEY.encode())
     if found is None:
         raise ModelError(f"{path} does not say what it predicts; name a file that `dsui export` wrote.")
     try:
-        return ModelFile(content, ModelFacts.from_text(found), found)
+        facts = ModelFacts.from_text(found)
     except ValueError as error:
         raise ModelError(f"the metadata of {path} cannot be used: {error}; export it again.") from error
+    checks = reader.metadata.get(CHECKS.encode())
+    return ModelFile(content, facts, found, checks, reader.operations, (reader.opset, reader.ir))
 
 
 class _Reader:
-    def __init__(self) -> None:
-        self.fields = 0
-
-    def metadata(self, model: memoryview) -> bytes | None:
-        """What the model's metadata hold under KEY."""
-        found = None
+    def __init__(self, model: memoryview) -> None:
+        self.fields = self.operations = self.opset = self.ir = 0
+        self.metadata: dict[bytes, bytes] = {}
         if not model:
             raise ValueError("it is empty")
         for field in self._read(model):
             if field.content is None:
-                continue
-            if field.number == METADATA_PROPS:
+                self.ir = field.integer if field.number == IR_VERSION else self.ir
+            elif field.number == METADATA_PROPS:
                 key, value = self._entry(field.content)
-                found = value if key == KEY.encode() else found
+                self.metadata[key] = value
+            elif field.number == OPSETS:
+                self.opset = max([self.opset, *(each.integer for each in self._read(field.content))])
             elif (kind := WITH_TENSORS["model"].get(field.number)) is not None:
                 self._look_through(field.content, kind, 1)
-        return found
 
     def _entry(self, message: memoryview) -> tuple[bytes, bytes]:
         """A key and its value."""
@@ -112,6 +118,7 @@ class _Reader:
                 if field.number == EXTERNAL_DATA or (field.number == DATA_LOCATION and field.integer):
                     raise ValueError("it has values in other files, which are never read")
             elif field.content is not None and (inner := WITH_TENSORS[kind].get(field.number)) is not None:
+                self.operations += inner == "node"
                 self._look_through(field.content, inner, depth + 1)
 
     def _read(self, message: memoryview) -> Iterator[_Field]:
