@@ -25,7 +25,7 @@ from dsui.schema import Kind, SchemaError, check, listed, number, record, whole
 
 PREPARATION = "preparation"
 """What a module of the user's may have: a mapping like `Preparation`, or some of it."""
-PREPARATION_PARTS: Mapping[str, Kind] = {
+_PREPARATION_PARTS: Mapping[str, Kind] = {
     **RESIZING,
     "size": whole(1, LARGEST_SIDE),
     "mean": listed(number(), most=3, least=3),
@@ -137,13 +137,13 @@ def _of_library(model: nn.Module, shape: tuple[int, int, int], spec: str) -> Bac
 def _stated(spec: str, module: nn.Module, size: int | None) -> Preparation:
     """What a user's module says of its images, and the usual values for the rest."""
     stated = getattr(module, PREPARATION, {})
-    if not isinstance(stated, Mapping) or not set(stated) <= set(PREPARATION_PARTS):
+    if not isinstance(stated, Mapping) or not set(stated) <= set(_PREPARATION_PARTS):
         raise DsuiError(
-            f"{spec}: its `preparation` must be a mapping with no keys but {', '.join(PREPARATION_PARTS)}; correct it."
+            f"{spec}: its `preparation` must be a mapping with no keys but {', '.join(_PREPARATION_PARTS)}; correct it."
         )
     values: dict[str, Any] = {name: list(each) if isinstance(each, tuple) else each for name, each in stated.items()}
     try:
-        check(values, record({}, PREPARATION_PARTS), PREPARATION)
+        check(values, record({}, _PREPARATION_PARTS), PREPARATION)
     except SchemaError as error:
         raise DsuiError(f"{spec}: its {error}; correct it.") from error
     side = values.pop("size", size or USUAL_SIZE)
