@@ -129,7 +129,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dsui.report.assembly.run_section", lambda each, _alone, _step: _section(each))
+        patch.setattr("dsui.report.assembly.run_section", lambda each, _step: _section(each))
         yield Place(tmp_path_factory.mktemp("surface"))
 
 

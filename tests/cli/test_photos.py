@@ -62,7 +62,7 @@ def test_a_folder_is_trained_on_as_photographs_and_says_what_was_chosen(data: Pa
         "without a GPU; --size chooses another size." in said
     )
     batch = chosen.recipe.batch
-    assert f"small starts from random weights and trains for 1 epochs in batches of {batch}." in said
+    assert f"small starts from random weights and trains for 1 epoch in batches of {batch}." in said
     assert batch == 16  # half of the 48 training images are 24
     works(*train, "--resume", "--quiet")
 
