@@ -38,6 +38,7 @@ def test_the_slurm_script_is_bash_and_runs_each_unfinished_job_once_from_where_i
     text = script.read_text(encoding="utf-8")
     assert f"#SBATCH --array=0-{len(work) - 1}\n" in text
     assert "#SBATCH --gpus=1\n" in text
+    assert "#SBATCH --requeue\n#SBATCH --open-mode=append\n" in text  # a log survives the task's second start
     for number, job in enumerate(work):
         environment = {"SLURM_ARRAY_TASK_ID": str(number), "PATH": os.environ["PATH"]}
         printed = subprocess.run(
