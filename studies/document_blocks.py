@@ -159,19 +159,20 @@ def _build_table(spec: BlockSpec, results: Path) -> tuple[Table, list[Figure]]:
     rows = spec.rows(results)
     figures = _figures(spec, grid, available(rows))
     methods = dict.fromkeys(row.method for row in rows)
+    reference = spec.reference or (grid.reference if grid else "dsui")
     ordered = (spec.labels.get(cell.label, cell.label) for cell in grid.cells) if grid else ()
     table = compare(
         rows,
         figures,
         lines=[*(label for label in ordered if label in methods), *methods] if grid else (),
         quoted=[with_prediction_stream(row) for row in paper_rows(spec.published)] if spec.published else [],
-        reference=spec.reference or (grid.reference if grid else "dsui"),
+        reference=reference,
         correct=True,
         title=spec.title or (grid.title if grid else None),
     )
     if spec.figure is None:
         table = replace(table, columns=_titled(table.columns, spec.titles))
-        table = _shortened(table, rows, spec.reference or "dsui") if spec.short else _with_runs_column(table)
+        table = _shortened(table, rows, reference) if spec.short else _with_runs_column(table)
     return table, figures
 
 

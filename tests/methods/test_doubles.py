@@ -187,10 +187,10 @@ def test_doubles_of_an_ensemble_are_its_members_doubles() -> None:
 @pytest.mark.parametrize(
     ("method", "sentence"),
     [
-        ("rkl", r"rkl cannot be trained with doubles; leave out --set doubles=turns or choose .* dsui, msp, logitnorm"),
+        ("rkl", r"rkl cannot be trained with doubles; train with --set doubles=none or choose .* dsui, msp, logitnorm"),
         ("bbb", "bbb cannot be trained with doubles"),
         ("g-openmax", "g-openmax cannot be trained with doubles"),
-        ("rotpred", "rotpred has turned copies of its own; leave out --set doubles=turns"),
+        ("rotpred", "rotpred has turned copies of its own; train with --set doubles=none"),
     ],
 )
 def test_methods_without_one_loss_for_each_image_have_no_doubles(method: str, sentence: str) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dsui.backbones.preparation import Preparation
 from dsui.data.registry import DATASETS
+from dsui.experiments.grid_file import load_grid
 from dsui.methods.registry import build, effective_options
 from dsui.recipe import Recipe, RecipeError
 from dsui.runs.config import RunConfig
@@ -44,12 +45,12 @@ def write(tmp_path: Path) -> Write:
     return to
 
 
-def test_six_recipes_ship() -> None:
-    assert names() == ["demo", "features", "modern", "paper", "photos", "released"]
+def test_seven_recipes_ship() -> None:
+    assert names() == ["demo", "doubles", "features", "modern", "paper", "photos", "released"]
 
 
 @pytest.mark.parametrize("data", [*DATASETS, "folder:photos"])
-@pytest.mark.parametrize("name", ["demo", "features", "modern", "paper", "photos", "released"])
+@pytest.mark.parametrize("name", ["demo", "doubles", "features", "modern", "paper", "photos", "released"])
 def test_every_recipe_fits_every_data_set_and_comes_back_from_its_yaml(name: str, data: str, write: Write) -> None:
     recipe = load_recipe(name, data)
     assert recipe.name == name
@@ -58,7 +59,7 @@ def test_every_recipe_fits_every_data_set_and_comes_back_from_its_yaml(name: str
 
 
 @pytest.mark.parametrize("data", [*DATASETS, "folder:photos"])
-@pytest.mark.parametrize("name", ["demo", "features", "modern", "paper", "photos", "released"])
+@pytest.mark.parametrize("name", ["demo", "doubles", "features", "modern", "paper", "photos", "released"])
 @pytest.mark.parametrize("epochs", [1, 3, 1000])
 def test_epochs_alone_may_be_overridden(name: str, data: str, epochs: int) -> None:
     assert load_recipe(name, data, {"epochs": epochs}).epochs == epochs
@@ -86,6 +87,15 @@ def test_released_differs_from_paper_by_what_the_public_code_does() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("data", ["cifar10", "svhn", "folder:mine"])
+def test_the_recipe_doubles_is_what_the_study_of_doubles_trained(data: str) -> None:
+    of_study = next(cell for cell in load_grid("cifar10-doubles").cells if cell.label == "dsui-density, doubles")
+    studied = {"epochs": 100, "sam": 0.05, "schedule": "held-cosine", "average": "swa", "swa_start": 0.6}
+    found = load_recipe("doubles", data)
+    assert replace(found, name="modern") == load_recipe("modern", data, {**studied, "doubles": "turns"})
+    assert load_recipe("doubles", "cifar10") == replace(of_study.config.recipe, name="doubles")
+
+
 def test_a_file_extends_a_recipe_and_gives_what_differs(write: Write) -> None:
     path = write("extends: paper\nbatch: 128\nweight_decay: 5e-4\nmean: [0.4, 0.5, 0.6]\nstd: [1, 1, 1]\nsam: 0\n")
     expected = replace(
@@ -111,7 +121,7 @@ def test_what_a_recipe_says_of_pretrained_networks_holds_for_them_alone(write: W
     assert [load_recipe(path, "folder:other", pretrained=each).batch for each in (False, True)] == [8, 4]
     assert load_recipe(path, "folder:mine", pretrained=True).batch == 2
     assert load_recipe(path, "folder:other", pretrained=True).epochs == 7
-    for name in ("demo", "features", "modern", "paper", "released"):
+    for name in ("demo", "doubles", "features", "modern", "paper", "released"):
         assert load_recipe(name, "folder:mine", pretrained=True) == load_recipe(name, "folder:mine")
 
 
@@ -254,7 +264,7 @@ def test_a_rate_is_held_after_its_rise_and_for_an_average(overrides: dict[str, o
 
 
 def test_an_unknown_recipe_is_answered_with_the_nearest(write: Write) -> None:
-    known = "none of demo, features, modern, paper, photos, released; did you mean paper?"
+    known = "none of demo, doubles, features, modern, paper, photos, released; did you mean paper?"
     with pytest.raises(RecipeError) as caught:
         load_recipe("Papr", "cifar10")
     assert str(caught.value) == f"recipe 'Papr' is not a .yaml file and {known}"
@@ -279,7 +289,10 @@ def test_an_unknown_recipe_is_answered_with_the_nearest(write: Write) -> None:
         (BOMB, "is not valid YAML: it has more than 20,000 values"),
         (f"? {'k' * 9999}\n: 1\n", "unknown key 'kkkkkkkkkkkkkkkkkkkk"),
         (f"name: {'n' * 999}\n", "it may have 200 characters."),
-        ("extends: [paper]\n", "extends ['paper']; name one of demo, features, modern, paper, photos, released."),
+        (
+            "extends: [paper]\n",
+            "extends ['paper']; name one of demo, doubles, features, modern, paper, photos, released.",
+        ),
         ("extends: paper\nbatch: [1\n", "is not valid YAML: expected ',' or ']', but got '<stream end>' in line 3."),
         ("extends: paper\nname: a\x07b\n", "is not valid YAML: special characters are not allowed in line 2."),
         ("name: !!timestamp 2021-13-01\n", "is not valid YAML: the tag 'tag:yaml.org,2002:timestamp' is not used here"),

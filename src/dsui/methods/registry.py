@@ -96,7 +96,7 @@ def build(
         what, advice = (
             (name, f"choose a method that does not: {', '.join(able)}")
             if method.needs_images
-            else ("doubles=turns", "leave out --set doubles")
+            else ("doubles=turns", "train with --set doubles=none")
         )
         raise DsuiError(f"{what} needs images, and the head is trained on features; {advice}.")
     if method.backbones is not None and backbone not in method.backbones:
@@ -118,7 +118,7 @@ def build(
     from dsui.methods.doubles import TURNS, Doubles
 
     if method.copies > 0:
-        raise DsuiError(f"{name} has turned copies of its own; leave out --set doubles=turns.")
+        raise DsuiError(f"{name} has turned copies of its own; train with --set doubles=none.")
     if method.takes_doubles:
         whole = constructor(backbone, channels, TURNS * num_classes, recipe, **chosen)
         return Doubles(whole, num_classes, recipe.doubles_copies)
@@ -126,7 +126,7 @@ def build(
     if built.copies == 0:  # the members of an ensemble may have doubles
         able = [other for other, each in METHODS.items() if each.takes_doubles]
         raise DsuiError(
-            f"{name} cannot be trained with doubles; leave out --set doubles=turns or choose a method that can: "
+            f"{name} cannot be trained with doubles; train with --set doubles=none or choose a method that can: "
             f"{', '.join(able)}."
         )
     return built
