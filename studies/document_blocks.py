@@ -9,7 +9,8 @@
     figure: NAME                      # lines over data or attacks instead of a table, in docs/figures/NAME.svg
     paper: table2                     # a part of docs/paper.md, which needs no other key but the name of its figure
 
-Further keys are `title`, `reference`, and `experiment: NAME` for an experiment with rows of its own kind. Columns and
+Further keys are `title`, `reference`, and `experiment: NAME` for an experiment with rows of its own kind; where it is
+a figure, `figure` is the same name. Columns and
 methods without any row are left out; a method without rows for these columns is a line of "-". A table of more than
 `WIDEST` columns is folded. Marks of significance are corrected by Holm's method for all tests of a table.
 """
@@ -31,11 +32,11 @@ from dsui.experiments.grid import Block, Grid
 from dsui.report.columns import Figure, block_figures
 from dsui.report.comparison import available, compare
 from dsui.report.comparison_lines import with_prediction_stream
-from dsui.report.figures.canvas import to_svg
+from dsui.report.figures.canvas import Drawing, to_svg
 from dsui.report.figures.method_panels import method_panel, places
 from dsui.report.table_forms import to_csv, to_markdown
 from dsui.report.tables import Column, Entry, Line, Table
-from studies import calibration, estimator, geometry, starts, transfer, transfer_selection
+from studies import calibration, doubles_density, estimator, geometry, starts, transfer, transfer_selection
 from studies.document_rows import RowSource, load_cached
 from studies.paper_page import render_part
 
@@ -49,6 +50,8 @@ EXPERIMENTS: dict[str, Callable[[Path], str]] = {
     "transfer": transfer.table,
     "transfer-detectors": transfer.detector_table,
 }
+DRAWN: dict[str, Callable[[Path], Drawing]] = {"doubles-density": doubles_density.drawing}
+"""Experiments that are figures, each under its own name in docs/figures."""
 FILES = {"transfer-detectors": "transfer"}
 """The rows of an experiment that has no file of its own name."""
 CAPTIONS = {
@@ -99,6 +102,10 @@ class RenderedBlock(NamedTuple):
 
 def render_block(spec: BlockSpec, results: Path, link: str = "") -> RenderedBlock:
     """`results`: the folder of the rows; `link`: the path from the document to the figure."""
+    if spec.experiment in DRAWN:
+        drawing = DRAWN[spec.experiment](results / f"{spec.experiment}.jsonl")
+        markdown = f"![{drawing.caption} {drawing.description}]({link})\n\n{drawing.caption} {drawing.reading}"
+        return RenderedBlock(markdown, to_svg(drawing))
     if spec.experiment is not None:
         return _render_experiment(spec.experiment, results)
     if spec.paper is not None:
