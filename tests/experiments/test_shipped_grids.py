@@ -42,6 +42,7 @@ def places(grid: Grid) -> Counter[tuple[str, str, str]]:
         ("cifar10-modern", 15, 12),
         ("cifar10-attacks", 4, 4),
         ("cifar10-doubles-selection", 29, 21),
+        ("digits-calibration", 8 * 10, 8 * 10),
         ("digits-doubles", 5 * 6, 5 * 6),
         ("digits-families", 12 * 3, 12 * 3),
         ("digits-methods", 24 * 3, 22 * 3),
