@@ -1,6 +1,6 @@
 """Why is DS-UI underconfident after a short training, and how many held-out images does a temperature take?
 
-The runs are those of `dsui demo`: 256 digits, recipe demo, five seeds. Of the 1,541 test digits 541 stand for held-out
+The runs train on 256 digits with the recipe demo, five seeds. Of the 1,541 test digits 541 stand for held-out
 images, to which the temperature is fitted; all figures are of the other 1,000. "On the sphere" are the logits as
 trained, without the factor min(1, |h| / sqrt(M)) of prediction (`dsui.methods.dsui`).
 

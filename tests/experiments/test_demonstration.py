@@ -5,13 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
+from dsui.data.registry import load
+from dsui.evaluation.reliability import calibration_metrics
 from dsui.evaluation.statistics import ALIKE, DIFFERENT
+from dsui.evaluation.verdict_limits import MISCALIBRATED
 from dsui.experiments.demonstration import verdict
 from dsui.experiments.demonstration_runs import completed_fraction, grid_text, split_evenly
 from dsui.experiments.grid_file import load_grid, parse_grid
 from dsui.experiments.study import Study
 from dsui.report.tables import Column, Entry, Line, Table
+from dsui.runs.model import forward
+from dsui.training.distributed import World
+from dsui.training.loop import fit
+from dsui.training.reporter import SilentReporter
 from tests.support.tiny_demo import tiny_demo
 
 
@@ -23,6 +31,16 @@ def test_the_shipped_grid_asks_all_five_questions_of_four_methods_and_hides_four
     }  # fmt: skip
     assert {cell.config.known for cell in grid.cells} == {None, "0,1,2,4,5,9"}
     assert {cell.config.seed for cell in parse_grid(grid_text(5), "demo").cells} == set(range(5))
+
+
+def test_the_demo_trains_ds_ui_until_its_probabilities_hold(tmp_path: Path) -> None:
+    """ECE 3.1 % when written; after the 40 epochs of the recipe 9.2 %."""
+    config = load_grid("demo").cells[0].config
+    assert (config.method, config.known) == ("dsui", None)
+    train, test = load(config.data, "train"), load(config.data, "test")
+    trained = fit(config, train, tmp_path / "run", torch.device("cpu"), World(), SilentReporter())
+    found = forward(trained.method, trained.transform, test.read(torch.arange(len(test.labels))))
+    assert calibration_metrics(found.logits, test.labels)["ece"] < min(MISCALIBRATED)
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4])

@@ -44,6 +44,7 @@ def places(grid: Grid) -> Counter[tuple[str, str, str]]:
         ("cifar10-doubles-selection", 29, 21),
         ("cifar10-doubles", 2 * 5 + 8 * 3, 5 + 8 * 3),
         ("cifar100-doubles", 2 * 5 + 8 * 3, 5 + 8 * 3),
+        ("digits-calibration", 8 * 10, 8 * 10),
         ("digits-doubles", 5 * 6, 5 * 6),
         ("digits-families", 12 * 3, 12 * 3),
         ("digits-methods", 24 * 3, 22 * 3),

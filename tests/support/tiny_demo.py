@@ -9,7 +9,7 @@ def tiny_demo(seeds: int) -> str:
     """The grid of the demo with less of everything that takes time."""
     text = grid_text(seeds)
     for long, short in {
-        "recipe: demo": "recipe: demo\nset: {epochs: 2}",
+        "set: {epochs: 160}": "set: {epochs: 2}",
         "[dsui, msp, rkl]": "[dsui, msp]",
         "epsilons: [0.1, 0.2, 0.3, 0.4, 0.5]": "epsilons: [0.1, 0.3]",
     }.items():
