@@ -18,7 +18,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from dsui.cli import app
-from dsui.data.dataset import MemorySet, subset
+from dsui.data.dataset import ImageSet, MemorySet, subset
 from dsui.data.registry import load
 from dsui.errors import DivergenceError, DsuiError, RunError
 from dsui.runs import checkpoint
@@ -59,8 +59,10 @@ def config(method: str = "dsui", seed: int = 0, **settings: Any) -> RunConfig:
     )
 
 
-def trained(out: Path, run: RunConfig, resume: bool = False, pause: float = 60.0) -> Trainer:
-    images = load("digits", "train")
+def trained(
+    out: Path, run: RunConfig, resume: bool = False, pause: float = 60.0, images: ImageSet | None = None
+) -> Trainer:
+    images = images or load("digits", "train")
     return fit(run, images, out, CPU, World(), SilentReporter(), resume=resume, checkpoint_seconds=pause)
 
 
@@ -167,8 +169,9 @@ def test_killed_run_resumes_to_the_same_bits(tmp_path: Path, trial: int, most: i
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
-    """What an undisturbed run with a state in every part ends as."""
-    trainer = trained(tmp_path_factory.mktemp("everything") / "run", config(**EVERYTHING))
+    """What an undisturbed run with a state in every part ends as, on a few of the images."""
+    out, few = tmp_path_factory.mktemp("everything") / "run", load("digits-256", "train")
+    trainer = trained(out, config(**EVERYTHING), images=few)
     return trainer.method.state_dict()
 
 
@@ -178,11 +181,11 @@ def test_stopping_saves_and_says_how_to_go_on(tmp_path: Path, everything: dict[s
             if row["epoch"] == 1:  # after the warm-up, which must not end a second time
                 os.kill(os.getpid(), signal.SIGINT)
 
-    run, images = config(**EVERYTHING), load("digits", "train")
-    with pytest.raises(InterruptedRun, match=r"stopped after step 30 of 60; go on with the same command and --resume"):
-        fit(run, images, tmp_path / "run", CPU, World(), StopAfterSecondEpoch())
+    run, few = config(**EVERYTHING), load("digits-256", "train")
+    with pytest.raises(InterruptedRun, match=r"stopped after step 8 of 16; go on with the same command and --resume"):
+        fit(run, few, tmp_path / "run", CPU, World(), StopAfterSecondEpoch())
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    resumed = trained(tmp_path / "run", run, resume=True)
+    resumed = trained(tmp_path / "run", run, resume=True, images=few)
     for ours, theirs in zip(resumed.method.state_dict().values(), everything.values(), strict=True):
         assert torch.equal(ours, theirs)
 
@@ -377,14 +380,16 @@ def test_tensorboard_gets_every_epoch_or_its_absence_is_a_sentence(
     assert "--tensorboard needs the package tensorboard" in str(result.exception)
 
 
-def stopped_after_two_epochs(out: Path, run: RunConfig) -> None:
+def stopped_after_two_epochs(out: Path, run: RunConfig, images: ImageSet | None = None) -> None:
+    images = images or load("digits", "train")
+
     class StopAfterSecondEpoch(SilentReporter):
         def epoch(self, row: dict[str, object]) -> None:
             if row["epoch"] == 1:
                 os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(InterruptedRun):
-        fit(run, load("digits", "train"), out, CPU, World(), StopAfterSecondEpoch(), checkpoint_seconds=0.0)
+        fit(run, images, out, CPU, World(), StopAfterSecondEpoch(), checkpoint_seconds=0.0)
 
 
 class Listening(SilentReporter):
@@ -398,13 +403,13 @@ class Listening(SilentReporter):
 def test_a_run_with_a_ruined_checkpoint_goes_on_from_the_one_before_to_the_same_bits(
     tmp_path: Path, everything: dict[str, Tensor]
 ) -> None:
-    run, reporter = config(**EVERYTHING), Listening()
-    stopped_after_two_epochs(tmp_path / "run", run)
+    run, reporter, few = config(**EVERYTHING), Listening(), load("digits-256", "train")
+    stopped_after_two_epochs(tmp_path / "run", run, few)
     state = tmp_path / "run" / "state.pt"
     content = bytearray(state.read_bytes())
     content[len(content) // 2] ^= 1
     state.write_bytes(content)
-    resumed = fit(run, load("digits", "train"), tmp_path / "run", CPU, World(), reporter, resume=True)
+    resumed = fit(run, few, tmp_path / "run", CPU, World(), reporter, resume=True)
     assert reporter.heard == [f"{state} is damaged, so the run goes on from the checkpoint before it."]
     for ours, theirs in zip(resumed.method.state_dict().values(), everything.values(), strict=True):
         assert torch.equal(ours, theirs)
