@@ -17,12 +17,12 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 import measuring
+from captured import graph_milliseconds
 from dsui.benchmarks.head import COMPONENTS, FEATURES, WAYS, dsui, fits, inputs, median_seconds, run_once
 
 CLASSES = (10, 100, 200, 1000)
@@ -57,29 +57,6 @@ def print_cpu_peak(name: str, batch: int, classes: int) -> None:
     before = status("VmRSS")
     run_once(WAYS[name], tensors)
     print((status("VmHWM") - before) / 2**10)
-
-
-def graph_milliseconds(work: Callable[[], None]) -> Callable[[], float]:
-    """Capture `work` once; each call then times twenty replays."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-
-    def replay() -> float:
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for _ in range(20):
-            graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        return float(start.elapsed_time(end)) / 20
-
-    return replay
 
 
 def graph_ratio(batch: int, classes: int) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.fences import ROOT, Fence, run_python, run_shell
+from tests.support.fences import ROOT, Fence, run_commands, run_python
 
 NOTEBOOK = ROOT / "examples" / "folder_to_verdict.ipynb"
 
@@ -32,7 +32,7 @@ def test_every_cell_of_the_notebook_runs_and_foreign_images_are_turned_away(
     for number, cell in enumerate(cells()):
         if cell.startswith("!"):
             assert all(line.startswith("!") for line in cell.splitlines())
-            commands += run_shell(cell.replace("!dsui", "dsui"))
+            commands += run_commands(cell.replace("!dsui", "dsui"))
         else:
             run_python(NOTEBOOK, Fence("python", cell, number), names)
     sys.modules.pop("my_network")

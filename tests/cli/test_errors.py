@@ -110,12 +110,17 @@ def test_a_mistyped_name_is_answered_with_the_nearest(
         (("evaluate", "a", "b", "--format", "csv"), "--format csv holds one run and 2 are named"),
     ],
 )
-def test_what_cannot_be_meant_is_wrong_usage(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
+def test_what_cannot_be_meant_is_wrong_usage(
+    words: tuple[str, ...],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
     out = ("--out", str(tmp_path / "run")) if words[0] == "train" else ()
-    result = subprocess.run(
-        [sys.executable, "-m", "dsui", *words, *out], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
-    assert (result.returncode, sentence in result.stderr) == (2, True)
+    assert exit_status(*words, *out) == 2
+    assert sentence in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

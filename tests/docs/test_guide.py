@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dsui.runs.acceptance import Thresholds
-from tests.support.fences import ROOT, fences, run_python, run_shell
+from tests.support.fences import ROOT, fences, run_commands, run_python
 
 GUIDE = ROOT / "docs" / "guide.md"
 TEST_DIGITS = 797
@@ -32,7 +32,7 @@ def test_every_block_of_the_guide_runs_and_does_what_the_page_says(
             case "python":
                 run_python(GUIDE, fence, names)
             case "bash":
-                printed += run_shell(fence.text)
+                printed += run_commands(fence.text)
             case other:
                 assert other == "text"
     assert "mine" in printed

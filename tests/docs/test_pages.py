@@ -15,7 +15,7 @@ from torch import nn
 
 from dsui.evaluation.results import ResultRow
 from tests.support.deploy_paths import follow_the_cluster_path, follow_the_file_path, follow_the_server_path
-from tests.support.fences import ROOT, fences, run_python, run_shell
+from tests.support.fences import ROOT, fences, run_commands, run_python
 from tests.support.onnx_model import write_onnx_model
 from tests.support.tiny_networks import OWN_MODULE, photos
 
@@ -60,7 +60,7 @@ def test_the_page_on_deploying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     run_python(page, first, {})
     train = [line for line in page.read_text().splitlines() if line.startswith("    dsui train --data folder:digits")]
     assert len(train) == 1
-    run_shell(train[0].strip())
+    run_commands(train[0].strip())
     names: dict[str, Any] = {}
     for fence in others:
         run_python(page, fence, names)
@@ -83,7 +83,7 @@ def test_the_page_on_pretrained_networks(tmp_path: Path, monkeypatch: pytest.Mon
     photos(tmp_path)
     Path("own_networks.py").write_text(OWN_MODULE)
     run_all(DOCS / "backbones.md", {})
-    run_shell("dsui evaluate runs/named --tasks misclassification --backbone own_networks:net --quiet")
+    run_commands("dsui evaluate runs/named --tasks misclassification --backbone own_networks:net --quiet")
 
 
 def test_the_page_on_the_estimator() -> None:
@@ -95,7 +95,7 @@ def test_the_page_on_the_estimator() -> None:
 
 def test_the_page_on_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run_shell("dsui train --data digits --backbone small --recipe demo --set epochs=15 --out runs/dsui-0")
+    run_commands("dsui train --data digits --backbone small --recipe demo --set epochs=15 --out runs/dsui-0")
     names = run_all(DOCS / "evaluation.md", {})
     assert all(isinstance(row, ResultRow) and row.foreign == "photos" for row in names["rows"])
     assert "knn" in {row.score for row in names["rows"]}
@@ -113,7 +113,7 @@ def test_the_page_on_the_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     shown = [line.strip().partition("  #")[0] for line in (DOCS / "runtime.md").read_text().splitlines()]
     commands = [line for line in shown if line.startswith(("dsui predict model", "dsui monitor ", "dsui info "))]
     assert len(commands) == 3
-    run_shell("\n".join(commands))
+    run_commands("\n".join(commands))
     assert Path("predictions.csv").read_text().count("inbox") == 1
 
 

@@ -20,7 +20,7 @@ from dsui.outputs import Outputs
 from dsui.runs.recipe_file import load_recipe
 from dsui.scores import all_scores, reference
 from tests.support.digit_runs import HELD_OUT, evaluation, run
-from tests.support.on_digits import TrainedRun, images, means, noise, three_seeds, trainer_for
+from tests.support.on_digits import TrainedRun, images, means, noise, one_seed, three_seeds, trainer_for
 
 COUNTS = torch.tensor([30, 10, 20, 25, 15])
 
@@ -121,7 +121,7 @@ def with_other_doubles(run: TrainedRun) -> Doubles:
 
 @pytest.mark.parametrize("name", ["dsui", "msp"])
 def test_what_the_turned_classes_became_changes_their_own_evidence_alone(name: str) -> None:
-    run = three_seeds(name, doubles="turns")[0]
+    run = one_seed(name, 0, doubles="turns")
     inputs = run.trainer.transform.plain(images("test", 0).images)
     with torch.no_grad():
         before, after = run.trainer.method.predict(inputs), with_other_doubles(run).predict(inputs)
@@ -135,7 +135,7 @@ def test_what_the_turned_classes_became_changes_their_own_evidence_alone(name: s
 
 
 def test_everything_after_the_prediction_knows_the_upright_classes_alone() -> None:
-    found = three_seeds("dsui", doubles="turns")[0].test
+    found = one_seed("dsui", 0, doubles="turns").test
     assert found.weight is not None
     wide = {name: value.shape for name, value in found.tensors().items() if value.ndim == 2 and name != "features"}
     assert wide == {
@@ -162,7 +162,7 @@ def test_reaches_on_256_digits_over_three_seeds_and_sees_how_digits_are_turned()
 
 def test_the_ball_is_as_large_as_upright_features_are_long() -> None:
     """Batch norm makes the mean of |h|^2 over both halves M; upright ones alone are a few percent off."""
-    trainer = three_seeds("dsui", doubles="turns")[0].trainer
+    trainer = one_seed("dsui", 0, doubles="turns").trainer
     with torch.no_grad():
         outputs = trainer.method.predict(trainer.transform.plain(images("train", 0).images))
     assert outputs.norm is not None

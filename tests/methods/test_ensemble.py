@@ -28,6 +28,7 @@ from tests.support.on_digits import (
     means,
     misclassification,
     noise,
+    one_seed,
     predict,
     three_seeds,
     trainer_for,
@@ -135,7 +136,7 @@ def test_better_than_its_mean_member_on_256_digits_over_three_seeds() -> None:
 
 
 def test_the_prediction_is_the_mean_probability_and_never_fits_a_label_worse_than_members_do_on_average() -> None:
-    outputs = three_seeds("ensemble", members=3)[0].test
+    outputs = one_seed("ensemble", 0, members=3).test
     assert outputs.samples is not None
     assert outputs.labels is not None
     assert outputs.samples.shape == (len(outputs), 3, 10)

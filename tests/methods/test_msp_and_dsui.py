@@ -16,7 +16,7 @@ from dsui.methods.registry import build, names
 from dsui.recipe import RecipeError
 from dsui.runs.recipe_file import load_recipe, method_options
 from dsui.scores import all_scores, reference, sphere_logits
-from tests.support.on_digits import images, means, predict, three_seeds, train, trainer_for
+from tests.support.on_digits import images, means, one_seed, predict, three_seeds, train, trainer_for
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_reaches_on_256_digits_over_three_seeds(method: str, least: tuple[float,
 
 @pytest.mark.parametrize("method", ["msp", "dsui"])
 def test_the_last_layer_in_the_outputs_gives_the_logits(method: str) -> None:
-    outputs = three_seeds(method)[0].test
+    outputs = one_seed(method, 0).test
     assert outputs.weight is not None
     again = outputs.features.double() @ outputs.weight.double().T
     again += 0 if outputs.bias is None else outputs.bias.double()
@@ -38,13 +38,13 @@ def test_the_last_layer_in_the_outputs_gives_the_logits(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["msp", "dsui"])
 def test_probabilities_are_honest_after_a_short_training(method: str) -> None:
-    outputs = three_seeds(method)[0].test
+    outputs = one_seed(method, 0).test
     assert outputs.labels is not None
     assert calibration_metrics(outputs.logits, outputs.labels)["nll"] < 0.25  # 0.16 and 0.17; 0.47 with scale=16
 
 
 def test_dsui_outputs_hold_its_densities() -> None:
-    outputs = three_seeds("dsui")[0].test
+    outputs = one_seed("dsui", 0).test
     assert outputs.labels is not None
     assert outputs.log_joint is not None
     assert outputs.class_scores is not None
@@ -57,7 +57,7 @@ def test_dsui_outputs_hold_its_densities() -> None:
 def test_short_features_are_predicted_as_on_the_sphere_but_with_less_confidence(
     method: str, options: dict[str, object]
 ) -> None:
-    trainer, outputs, _ = three_seeds(method, **options)[0]
+    trainer, outputs, _ = one_seed(method, 0, **options)
     assert outputs.norm is not None
     on_sphere = sphere_logits(outputs)
     assert on_sphere is not None

@@ -27,3 +27,9 @@ def test_the_page_is_what_the_script_writes(on_paper: ModuleType, monkeypatch: p
     monkeypatch.setattr(on_paper, "COUNTED", [])  # they take seconds, and the formulas are tested above
     page = (ROOT / "benchmarks" / "imagenet-on-paper.md").read_text().splitlines()
     assert [line for line in on_paper.report().splitlines() if line not in page] == []
+
+
+@pytest.mark.parametrize("sizes", [(2048, 1000, 8, 256), (512, 21_000, 8, 256), (2048, 21_000, 8, 256)])
+def test_the_formula_is_what_a_gpu_measured(on_paper: ModuleType, sizes: tuple[int, ...]) -> None:
+    measured = on_paper.measured_mib(*sizes[:2])
+    assert on_paper.expected(*sizes).mib()[-1] == pytest.approx(measured, rel=0.02)  # class weights are freed by then

@@ -126,8 +126,12 @@ def noise(run: TrainedRun, score: str = "max_probability") -> float:
 
 
 @cache
+def one_seed(method: str, seed: int, **settings: object) -> TrainedRun:
+    return train_new(method, seed, None, **settings)
+
+
 def three_seeds(method: str, **settings: object) -> tuple[TrainedRun, ...]:
-    return tuple(train_new(method, seed, None, **settings) for seed in range(3))
+    return tuple(one_seed(method, seed, **settings) for seed in range(3))
 
 
 def means(runs: tuple[TrainedRun, ...]) -> tuple[float, float, float]:

@@ -9,13 +9,13 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
 from torch.optim.swa_utils import update_bn
 
 from dsui import MoGMMHead
 from dsui.projection import SphereProjection
 from dsui.training.batch_norm import batch_norms, reestimate, synchronise
 from dsui.training.sharpness import frozen_statistics
+from tests.support import forked
 
 SPLITS = [(4, 4), (7, 1), (2, 6)]
 OFFSET = 1e3
@@ -116,7 +116,7 @@ def processes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
             f"two processes on {setting.device} with {setting.backend} need a machine with GPUs: {setting.gpus}"
         )
     folder = tmp_path_factory.mktemp("processes")
-    spawn(work, (str(folder), setting), nprocs=2)
+    forked.two_processes(work, str(folder), setting)
     return [torch.load(folder / f"{rank}.pt", map_location="cpu") for rank in range(2)]
 
 

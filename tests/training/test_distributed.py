@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.multiprocessing.spawn import spawn
 
 from dsui.data.registry import load
 from dsui.errors import DsuiError
@@ -24,6 +23,7 @@ from dsui.runs.recipe_file import load_recipe
 from dsui.runs.weights import load_weights
 from dsui.training.distributed import DESCRIPTION, World, joined
 from dsui.training.trainer import Trainer
+from tests.support import forked
 
 STEPS = 20
 SGD = {"optimizer": "sgd", "peak_rate": 0.05, "momentum": 0.9, "nesterov": True, "rate_warm_up": 0}
@@ -83,7 +83,7 @@ def free_port() -> int:
 
 
 def two_processes(out: Path, dtype: torch.dtype, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    spawn(process, (free_port(), str(out), dtype, settings), nprocs=2)
+    forked.two_processes(process, free_port(), str(out), dtype, settings)
     return [torch.load(out / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 

@@ -107,23 +107,30 @@ def test_training_stops_with_the_weights_whose_held_out_loss_was_lowest(tmp_path
     assert right == pytest.approx(rows[best]["held_out_accuracy"], abs=1e-12), "the kept weights are those measured"
 
 
-@pytest.mark.parametrize("average", ["none", "swa"])
+@pytest.fixture(scope="module", params=["none", "swa"])
+def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, Path]:
+    """A run with or without averaged weights that stopped early."""
+    run = config(average=request.param, swa_start=0.1, density_warm_up=1, initialize=True)
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    trained(out, run)
+    return run, out
+
+
 @pytest.mark.parametrize("when", ["before", "at the end"])
 def test_a_killed_run_stops_where_it_would_have_stopped_with_the_same_bits(
-    tmp_path: Path, average: str, when: str
+    tmp_path: Path, undisturbed: tuple[RunConfig, Path], when: str
 ) -> None:
-    run = config(average=average, swa_start=0.1, density_warm_up=1, initialize=True)
-    trained(tmp_path / "straight", run)
-    last = len(log(tmp_path / "straight")) - 1
+    run, straight = undisturbed
+    last = len(log(straight)) - 1
     broken = tmp_path / "broken"
     with pytest.raises(InterruptedRun):
         trained(broken, run, Listening(last - 2 if when == "before" else last))
     notes = Listening()
     trained(broken, run, notes, resume=True)
     assert any("are kept" in note for note in notes.notes)
-    ours, theirs = (load_weights(out / "model.safetensors")[0] for out in (broken, tmp_path / "straight"))
+    ours, theirs = (load_weights(out / "model.safetensors")[0] for out in (broken, straight))
     assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
-    logs = [[{**row, "seconds": 0} for row in log(out)] for out in (broken, tmp_path / "straight")]
+    logs = [[{**row, "seconds": 0} for row in log(out)] for out in (broken, straight)]
     assert logs[0] == logs[1]
 
 

@@ -28,10 +28,10 @@ from tests.training.test_training import EVERYTHING
 Trained = tuple[dict[str, Tensor], list[dict[str, Any]], Tensor]
 
 
-def trained(out: Path, method: str, measured: bool, **settings: Any) -> Trained:
+def trained(out: Path, method: str, measured: bool, data: str = "digits", **settings: Any) -> Trained:
     """Weights, log and the next random numbers."""
     config = digit_config(method, held_out=0.1, **settings)
-    whole = load("digits", "train")
+    whole = load(data, "train")
     held_out = held_out_images(config, whole) if measured else None
     torch.manual_seed(5)
     fit(config, training_images(config, whole), out, CPU, World(), SilentReporter(), held_out=held_out)
@@ -41,7 +41,9 @@ def trained(out: Path, method: str, measured: bool, **settings: Any) -> Trained:
 
 @pytest.mark.parametrize(("method", "settings"), [("dsui", EVERYTHING), ("bbb", {"epochs": 3})])
 def test_measuring_changes_no_bit_of_the_training(tmp_path: Path, method: str, settings: dict[str, Any]) -> None:
-    with_it, without = (trained(tmp_path / str(measured), method, measured, **settings) for measured in (True, False))
+    with_it, without = (
+        trained(tmp_path / str(measured), method, measured, "digits-256", **settings) for measured in (True, False)
+    )
     assert with_it[0].keys() == without[0].keys()
     assert [name for name in without[0] if not torch.equal(with_it[0][name], without[0][name])] == []
     assert torch.equal(with_it[2], without[2]), "the caller's random numbers"

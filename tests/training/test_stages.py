@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
-from torch.multiprocessing.spawn import spawn
 
 from dsui.data.dataset import MemorySet
 from dsui.runs.config import RunConfig
@@ -16,6 +15,7 @@ from dsui.runs.recipe_file import load_recipe
 from dsui.training.distributed import World, joined
 from dsui.training.schedule import rates
 from dsui.training.trainer import Trainer
+from tests.support import forked
 from tests.support.on_digits import CPU, images
 from tests.support.plain_loss import FIRST_STEP, plain_loss
 from tests.training.test_distributed import free_port
@@ -142,7 +142,7 @@ def whole_run(method: str, world: World) -> dict[str, Tensor]:
 
 
 def test_two_processes_train_every_stage_and_end_alike(tmp_path: Path) -> None:
-    spawn(process, (free_port(), str(tmp_path)), nprocs=2)
+    forked.two_processes(process, free_port(), str(tmp_path))
     ours, theirs = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
     assert ours.keys() == theirs.keys() == STAGES.keys()
     for method, weights in ours.items():

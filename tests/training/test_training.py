@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -19,7 +18,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from dsui.cli import app
-from dsui.data.dataset import MemorySet, subset
+from dsui.data.dataset import ImageSet, MemorySet, subset
 from dsui.data.registry import load
 from dsui.errors import DivergenceError, DsuiError, RunError
 from dsui.runs import checkpoint
@@ -32,6 +31,7 @@ from dsui.training.reporter import SilentReporter
 from dsui.training.schedule import rates
 from dsui.training.step import TrainingStep
 from dsui.training.trainer import Trainer
+from tests.support import forked
 
 CPU = torch.device("cpu")
 EVERYTHING: dict[str, Any] = {  # a state in every part: moments, an average, dropout, a warm-up that ends in EM
@@ -59,8 +59,10 @@ def config(method: str = "dsui", seed: int = 0, **settings: Any) -> RunConfig:
     )
 
 
-def trained(out: Path, run: RunConfig, resume: bool = False, pause: float = 60.0) -> Trainer:
-    images = load("digits", "train")
+def trained(
+    out: Path, run: RunConfig, resume: bool = False, pause: float = 60.0, images: ImageSet | None = None
+) -> Trainer:
+    images = images or load("digits", "train")
     return fit(run, images, out, CPU, World(), SilentReporter(), resume=resume, checkpoint_seconds=pause)
 
 
@@ -112,7 +114,7 @@ def test_the_log_has_a_row_per_epoch_with_figures_and_component_usage(tmp_path: 
         assert key in rows[0]
 
 
-COMMAND = [sys.executable, "-m", "dsui", "train", "--data", "digits", "--backbone", "small", "--recipe", "demo"]
+COMMAND = ["train", "--data", "digits", "--backbone", "small", "--recipe", "demo"]
 SETTINGS = [f"--set={key}={json.dumps(value)}" for key, value in EVERYTHING.items()]
 
 
@@ -134,22 +136,24 @@ def epochs_logged(run: Path) -> int:
 def test_killed_run_resumes_to_the_same_bits(tmp_path: Path, trial: int, most: int) -> None:
     """SIGKILL at random moments, many checkpoints, and at the end the weights and log of an undisturbed run."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [*COMMAND, *SETTINGS, "--calibration", "0.1", "--quiet", "--checkpoint-seconds", "0.01", "--out"]
-    subprocess.run([*command, str(whole)], check=True, env=environment)
+    undisturbed = forked.command(*command, str(whole))
+    undisturbed.join()
+    assert undisturbed.exitcode == 0
     kills, chance = 0, random.Random(trial)  # noqa: S311
     for attempt in range(40):
         resume = ["--resume"] if (broken / "config.yaml").exists() else []
-        process = subprocess.Popen([*command, str(broken), *resume], env=environment)
+        process = forked.command(*command, str(broken), *resume)
         if kills < most:
             began = last_save(broken)
-            while process.poll() is None:  # until it has saved in epoch 0, 1 or 2, and a random moment longer
+            while process.is_alive():  # until it has saved in epoch 0, 1 or 2, and a random moment longer
                 if last_save(broken) > began and epochs_logged(broken) >= kills:
                     time.sleep(chance.uniform(0, 0.3))
                     break
                 time.sleep(0.005)
-            process.send_signal(signal.SIGKILL)
-        if process.wait() == 0:
+            process.kill()
+        process.join()
+        if process.exitcode == 0:
             break
         kills += 1
         assert attempt < 39
@@ -163,19 +167,26 @@ def test_killed_run_resumes_to_the_same_bits(tmp_path: Path, trial: int, most: i
     assert logs[0] == logs[1]
 
 
-def test_stopping_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
+    """What an undisturbed run with a state in every part ends as, on a few of the images."""
+    out, few = tmp_path_factory.mktemp("everything") / "run", load("digits-256", "train")
+    trainer = trained(out, config(**EVERYTHING), images=few)
+    return trainer.method.state_dict()
+
+
+def test_stopping_saves_and_says_how_to_go_on(tmp_path: Path, everything: dict[str, Tensor]) -> None:
     class StopAfterSecondEpoch(SilentReporter):
         def epoch(self, row: dict[str, object]) -> None:
             if row["epoch"] == 1:  # after the warm-up, which must not end a second time
                 os.kill(os.getpid(), signal.SIGINT)
 
-    run, images = config(**EVERYTHING), load("digits", "train")
-    with pytest.raises(InterruptedRun, match=r"stopped after step 30 of 60; go on with the same command and --resume"):
-        fit(run, images, tmp_path / "run", CPU, World(), StopAfterSecondEpoch())
+    run, few = config(**EVERYTHING), load("digits-256", "train")
+    with pytest.raises(InterruptedRun, match=r"stopped after step 8 of 16; go on with the same command and --resume"):
+        fit(run, few, tmp_path / "run", CPU, World(), StopAfterSecondEpoch())
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    resumed = trained(tmp_path / "run", run, resume=True)
-    straight = trained(tmp_path / "straight", run)
-    for ours, theirs in zip(resumed.method.state_dict().values(), straight.method.state_dict().values(), strict=True):
+    resumed = trained(tmp_path / "run", run, resume=True, images=few)
+    for ours, theirs in zip(resumed.method.state_dict().values(), everything.values(), strict=True):
         assert torch.equal(ours, theirs)
 
 
@@ -369,14 +380,16 @@ def test_tensorboard_gets_every_epoch_or_its_absence_is_a_sentence(
     assert "--tensorboard needs the package tensorboard" in str(result.exception)
 
 
-def stopped_after_two_epochs(out: Path, run: RunConfig) -> None:
+def stopped_after_two_epochs(out: Path, run: RunConfig, images: ImageSet | None = None) -> None:
+    images = images or load("digits", "train")
+
     class StopAfterSecondEpoch(SilentReporter):
         def epoch(self, row: dict[str, object]) -> None:
             if row["epoch"] == 1:
                 os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(InterruptedRun):
-        fit(run, load("digits", "train"), out, CPU, World(), StopAfterSecondEpoch(), checkpoint_seconds=0.0)
+        fit(run, images, out, CPU, World(), StopAfterSecondEpoch(), checkpoint_seconds=0.0)
 
 
 class Listening(SilentReporter):
@@ -387,17 +400,18 @@ class Listening(SilentReporter):
         self.heard.append(sentence)
 
 
-def test_a_run_with_a_ruined_checkpoint_goes_on_from_the_one_before_to_the_same_bits(tmp_path: Path) -> None:
-    run, reporter = config(**EVERYTHING), Listening()
-    stopped_after_two_epochs(tmp_path / "run", run)
+def test_a_run_with_a_ruined_checkpoint_goes_on_from_the_one_before_to_the_same_bits(
+    tmp_path: Path, everything: dict[str, Tensor]
+) -> None:
+    run, reporter, few = config(**EVERYTHING), Listening(), load("digits-256", "train")
+    stopped_after_two_epochs(tmp_path / "run", run, few)
     state = tmp_path / "run" / "state.pt"
     content = bytearray(state.read_bytes())
     content[len(content) // 2] ^= 1
     state.write_bytes(content)
-    resumed = fit(run, load("digits", "train"), tmp_path / "run", CPU, World(), reporter, resume=True)
+    resumed = fit(run, few, tmp_path / "run", CPU, World(), reporter, resume=True)
     assert reporter.heard == [f"{state} is damaged, so the run goes on from the checkpoint before it."]
-    straight = trained(tmp_path / "straight", run)
-    for ours, theirs in zip(resumed.method.state_dict().values(), straight.method.state_dict().values(), strict=True):
+    for ours, theirs in zip(resumed.method.state_dict().values(), everything.values(), strict=True):
         assert torch.equal(ours, theirs)
     assert epochs_logged(tmp_path / "run") == 4
     assert not (tmp_path / "run" / "state.former.pt").exists(), "a finished run keeps one"

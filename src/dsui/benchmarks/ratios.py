@@ -20,7 +20,6 @@ import torch
 from dsui.benchmarks import evaluation, head, steps
 from dsui.benchmarks.clock import the_device
 from dsui.progress import Progress, silent
-from dsui.runs.recipe_file import load_recipe
 from dsui.training.step import Mode, own_stream
 
 DATA_WORKERS, PROCESSORS_FOR_THEM = (2, 8), 8
@@ -62,9 +61,7 @@ def head_ratios(device: torch.device, quick: bool) -> Iterator[tuple[str, float]
 def step_ratios(device: torch.device, quick: bool) -> Iterator[tuple[str, float]]:
     """How many times faster a training step is than in an ordinary loop, and what the head costs in it."""
     on_gpu = device.type == "cuda"
-    backbone = "resnet18" if on_gpu else "small"
-    changes = {} if on_gpu else {"batch": steps.BATCH, "padding": 4, "flip": True}
-    recipe = load_recipe("paper" if on_gpu else "demo", "cifar10", changes)
+    backbone, recipe = steps.usual_network(device)
     images, mode = steps.random_images(), GRAPH if on_gpu else EAGER
     workers = DATA_WORKERS[(os.cpu_count() or 1) >= PROCESSORS_FOR_THEM]
     with own_stream(device):

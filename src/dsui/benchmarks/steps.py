@@ -21,6 +21,7 @@ from dsui.data.dataset import MemorySet
 from dsui.methods.registry import build
 from dsui.recipe import Recipe
 from dsui.runs.config import RunConfig
+from dsui.runs.recipe_file import load_recipe
 from dsui.training.distributed import World
 from dsui.training.step import Mode
 from dsui.training.trainer import Trainer
@@ -58,6 +59,13 @@ class LabelledPillowImages(Dataset[tuple[Tensor, int]]):
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         return self.pixels[index], self.labels[index]
+
+
+def usual_network(device: torch.device) -> tuple[str, Recipe]:
+    """The backbone and the recipe of the steps: ResNet18 as in the paper on a GPU, the small net on a CPU."""
+    if device.type == "cuda":
+        return "resnet18", load_recipe("paper", "cifar10")
+    return "small", load_recipe("demo", "cifar10", {"batch": BATCH, "padding": 4, "flip": True})
 
 
 def random_images() -> MemorySet:
