@@ -140,6 +140,8 @@ def test_marks_are_against_the_reference_of_the_block_or_the_grid(repository: Re
     assert {name: line[1][-1] for name, line in shown.items() if name in labels} == dict(
         zip(labels, "\u00d7\u00d7**", strict=True)
     )
+    short = "{file: own, grid: cifar10-parts, short: true, tasks: [accuracy]}"
+    assert "differs from linear head on the sphere," in page(repository(block(short), rows, labels))
 
 
 def test_lines_are_the_labels_of_a_grid_in_its_order_whichever_way_rows_name_them(repository: Repository) -> None:
